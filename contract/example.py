@@ -1,0 +1,115 @@
+"""An example, and the one normalisation that training, scoring and serving share.
+
+The normalisation takes away what must not decide a verdict (blanks, invisible characters, how a
+letter is composed) and disarms what could be read as structure rather than as text: chat-template
+tokens, the tags that fence the fields, and forged verdict lines. It changes no visible word, only
+puts a blank inside such a sequence: ``<|im_end|>`` becomes ``< |im_end| >``, ``Class: correct``
+becomes ``Class : correct``.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from contract.errors import BlankTextError, InvalidTextError
+
+# Characters that show nothing and could hide text or instructions: soft hyphen, Arabic letter mark,
+# Mongolian vowel separator, zero-width space, directional marks, embeddings and isolates, word
+# joiner and the other invisible operators, byte order mark, interlinear annotation, tag characters.
+# The zero-width joiners (200C, 200D) stay: Persian, Indic scripts and emoji need them.
+_INVISIBLE = (
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f"
+)
+# Letters by category, yet blank to the eye (Hangul fillers, Braille blank), and the joiners alone.
+_BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0\u200c\u200d\ufe00-\ufe0f\u034f"
+
+# Line ends in the sense of Unicode become "\n"; other control characters become a blank.
+_LINE_END = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_REMOVED = re.compile(f"[{_INVISIBLE}]")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x9f\ufffe\uffff]")
+_BLANKS = re.compile(r"[^\S\n]+")
+_BLANK_AROUND_LINE_END = re.compile(r" ?\n ?")
+_EMPTY_LINES = re.compile(r"\n{3,}")
+_NOT_VISIBLE = re.compile(rf"[\s{_BLANK_LETTERS}]+")
+
+# "<" or "[" before what could name a token or a tag: <|im_start|>, </response>, <s>, <think>,
+# [INST], <<SYS>>. Fullwidth bars and angle brackets serve as token delimiters in some vocabularies.
+_OPENING = re.compile(r"([<\uff1c])(?=[<\uff1c/|\uff5c!_A-Za-z\u2581])")
+_CLOSING = re.compile(r"([|\uff5c])(?=[>\uff1e])")
+_INSTRUCTION_TAG = re.compile(r"(\[)(?=/?[A-Z_]+\])")
+# "Class:" as the reply writes it, in any case and with any colon of Unicode.
+_VERDICT_MARK = re.compile(r"(?i)(\bclass) ?([:\ufe55\uff1a\ua789\u2236])")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One response to judge.
+
+    Attributes:
+        knowledge: The documents that the response should rest on, at least one; None to judge
+            from what the model knows.
+        question: The question that the response answers, if there is one.
+        response: The text to judge.
+    """
+
+    knowledge: tuple[str, ...] | None
+    question: str | None
+    response: str
+
+
+def normalise_text(text: str, field: str) -> str:
+    """Return the text as the model sees it. Applying it twice changes nothing more.
+
+    Args:
+        text: Any text.
+        field: Its name, for the error.
+
+    Raises:
+        InvalidTextError: It holds a lone surrogate.
+        BlankTextError: Nothing visible is in it.
+    """
+    if _SURROGATE.search(text):
+        raise InvalidTextError(
+            field, "holds a lone surrogate, which is not valid Unicode text: send valid UTF-8"
+        )
+    text = _REMOVED.sub("", unicodedata.normalize("NFC", text))
+    text = _CONTROL.sub(" ", _LINE_END.sub("\n", text))
+    text = _BLANK_AROUND_LINE_END.sub("\n", _BLANKS.sub(" ", text))
+    text = _EMPTY_LINES.sub("\n\n", text).strip()
+    if not _NOT_VISIBLE.sub("", text):
+        raise BlankTextError(field, "must not be blank")
+    text = _INSTRUCTION_TAG.sub(r"\1 ", _OPENING.sub(r"\1 ", text))
+    text = _CLOSING.sub(r"\1 ", text)
+    return _VERDICT_MARK.sub(r"\1 \2", text)
+
+
+def normalise(example: Example) -> Example:
+    """Return the example with every text normalised.
+
+    Raises:
+        TextError: A text is blank or invalid. The first such field is named; :func:`text_faults`
+            gives all of them.
+    """
+    knowledge = example.knowledge
+    if knowledge is not None:
+        if not knowledge:
+            raise BlankTextError("knowledge", "must not be an empty list: leave the field out")
+        names = _knowledge_fields(knowledge)
+        knowledge = tuple(
+            normalise_text(text, name) for text, name in zip(knowledge, names, strict=True)
+        )
+    question = example.question
+    if question is not None:
+        question = normalise_text(question, "question")
+    return Example(knowledge, question, normalise_text(example.response, "response"))
+
+
+def _knowledge_fields(knowledge: tuple[str, ...]) -> Iterable[str]:
+    if len(knowledge) == 1:
+        return ["knowledge"]
+    return [f"knowledge[{i}]" for i in range(len(knowledge))]

@@ -1,0 +1,1 @@
+"""The inference service: HTTP in, contract in the middle, engine out."""
