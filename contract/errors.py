@@ -19,6 +19,7 @@ class TextError(ContractError):
     """
 
     def __init__(self, field: str, reason: str) -> None:
+        """Name the field and the reason."""
         super().__init__(f"{field} {reason}")
         self.field = field
         self.reason = reason

@@ -82,7 +82,7 @@ def normalise_text(text: str, field: str) -> str:
     text = _BLANK_AROUND_LINE_END.sub("\n", _BLANKS.sub(" ", text))
     text = _EMPTY_LINES.sub("\n\n", text).strip()
     if not _NOT_VISIBLE.sub("", text):
-        raise BlankTextError(field, "must not be blank")
+        raise BlankTextError(field, "must not be blank; an optional field can be left out")
     text = _INSTRUCTION_TAG.sub(r"\1 ", _OPENING.sub(r"\1 ", text))
     text = _CLOSING.sub(r"\1 ", text)
     return _VERDICT_MARK.sub(r"\1 \2", text)

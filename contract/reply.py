@@ -29,7 +29,7 @@ class Verdict:
 
 
 def parse(text: str) -> Verdict:
-    """Read a whole reply.
+    r"""Read a whole reply.
 
     Accepted is only: a justification, then one last line, exactly ``Class: <label>``. Blanks at
     either end do not count.
@@ -39,7 +39,7 @@ def parse(text: str) -> Verdict:
             or there is no justification.
 
     Example:
-        >>> parse("The knowledge says 25 metres.\\nClass: correct")
+        >>> parse("The knowledge says 25 metres.\nClass: correct")
         Verdict(label=<Label.CORRECT: 'correct'>, justification='The knowledge says 25 metres.')
     """
     before, _, last_line = text.strip().rpartition("\n")

@@ -40,6 +40,7 @@ class RequestError(ServiceError):
     """The request cannot be served as it is; repeating it unchanged is of no use."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
+        """Keep every fault."""
         super().__init__("; ".join(f"{fault.field}: {fault.message}" for fault in faults))
         self.faults = tuple(faults)
 
@@ -69,6 +70,7 @@ class InputTooLongError(InvalidRequestError):
     """
 
     def __init__(self, num_tokens: int, limit_tokens: int) -> None:
+        """Name both numbers."""
         super().__init__(
             [
                 Fault(
@@ -95,6 +97,7 @@ class RetryableError(ServiceError):
     """
 
     def __init__(self, message: str, retry_after_s: float) -> None:
+        """Say what is the matter, and when to try again."""
         super().__init__(message)
         self.retry_after_s = retry_after_s
 

@@ -93,6 +93,19 @@ class LabelRead:
     inference_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """Requests inside the engine.
+
+    Attributes:
+        num_running: Computing now.
+        num_waiting: Waiting for a place.
+    """
+
+    num_running: int
+    num_waiting: int
+
+
 class Phase(StrEnum):
     """A phase of the start, in order."""
 
@@ -129,9 +142,7 @@ class Engine(Protocol):
     async def encode(self, messages: Sequence[Message]) -> Prompt:
         """Apply the chat template and tokenise."""
 
-    async def generate(
-        self, prompt: Prompt, max_tokens: int, request_id: str
-    ) -> Generation:
+    async def generate(self, prompt: Prompt, max_tokens: int, request_id: str) -> Generation:
         """Decode greedily until the model ends its turn or ``max_tokens`` are there.
 
         Raises:
@@ -154,6 +165,10 @@ class Engine(Protocol):
     @property
     def stalled_s(self) -> float:
         """Seconds since the last progress while requests run; 0 where none runs."""
+
+    @property
+    def load(self) -> EngineLoad:
+        """Requests now inside the engine."""
 
     async def stop(self) -> None:
         """End the engine and free what it holds. Safe to call twice, or before ``start``."""

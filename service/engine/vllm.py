@@ -1,0 +1,428 @@
+"""The vLLM engine, in process: the only file that imports vllm.
+
+``AsyncLLM`` keeps the computing engine in a child process of its own; this file turns prompts into
+its requests and its outputs into ``Generation`` and ``LabelRead``. Written against vLLM 0.31.0:
+its Python interface moves with every minor release, so the version is pinned and checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from contract.calibration import LabelLogprobs
+from contract.example import normalise_text
+from contract.labels import Label
+from contract.prompt import CHAT_TEMPLATE_KWARGS, Message
+from contract.reply import REPLY_MARK, label_cue
+from service.engine.base import (
+    EngineInfo,
+    EngineLoad,
+    FinishReason,
+    Generation,
+    LabelRead,
+    Phase,
+    ProgressCallback,
+    Prompt,
+)
+from service.errors import EngineDeadError, EngineFaultError, StartError
+from service.settings import Settings
+from service.weights import Weights
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams
+    from vllm.outputs import RequestOutput
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+VLLM_VERSION = "0.31.0"
+
+# Shorter blocks than vLLM's own 128 on CPU let prompts share the instructions, which are about 130
+# tokens long; docs/performance.md has the figures.
+_CPU_BLOCK_SIZE_TOKENS = 32
+
+# Longer texts are tokenised in a thread, so that the event loop goes on; for shorter ones the
+# thread would cost more than it saves.
+_THREAD_FROM_CHARS = 20_000
+
+_DEAD_RETRY_AFTER_S = 30.0
+
+
+class VllmEngine:
+    """vLLM behind the service's engine protocol; see ``Engine`` for the methods."""
+
+    def __init__(self, settings: Settings, device: str) -> None:
+        """Keep the settings; nothing heavy happens before ``start``.
+
+        Args:
+            settings: Sizes and number format.
+            device: ``cpu`` or ``cuda`` (ROCm calls itself cuda too).
+        """
+        self._settings = settings
+        self._device = device
+        self._llm: AsyncLLM | None = None
+        self._tokenizer: Any = None
+        self._label_token_ids: dict[Label, int] = {}
+        self._generate_params: dict[int, SamplingParams] = {}
+        self._pulse = _Pulse()
+        self._dtype = "unknown"
+        self._version = VLLM_VERSION
+
+    async def start(self, weights: Weights, progress: ProgressCallback) -> None:
+        """Import vLLM, start its engine process, check the label tokens."""
+        progress(Phase.LOAD, "importing vLLM")
+        await asyncio.to_thread(self._import)
+        progress(Phase.LOAD, f"loading the weights from {weights.folder}")
+        self._llm = await asyncio.to_thread(self._build, weights)
+        self._tokenizer = self._llm.get_tokenizer()
+        self._label_token_ids = find_label_token_ids(self._tokenizer)
+        check_special_tokens(self._tokenizer)
+        recorded = weights.manifest.label_token_ids if weights.manifest else None
+        if recorded is not None and dict(recorded) != self._label_token_ids:
+            raise StartError(
+                f"contract.json records the label tokens {dict(recorded)}, this tokenizer gives "
+                f"{self._label_token_ids}: the tokenizer is not the one that the weights were "
+                "trained with; fetch both again from one revision"
+            )
+
+    def _import(self) -> None:
+        try:
+            import vllm
+        except ImportError as error:
+            raise StartError(
+                f"vLLM cannot be imported ({error}). `make serve` installs it from the lock; "
+                "with --engine fake the service starts without it."
+            ) from error
+        self._version = vllm.__version__.partition("+")[0]
+        if self._version != VLLM_VERSION:
+            raise StartError(
+                f"vLLM {self._version} is installed, this code is written for {VLLM_VERSION}: "
+                "install from requirements/*.lock"
+            )
+
+    def _build(self, weights: Weights) -> AsyncLLM:
+        from vllm import AsyncEngineArgs
+        from vllm.usage.usage_lib import UsageContext
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        settings = self._settings
+        # The weights are local: the engine must not look for anything on the Hub.
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        options: dict[str, Any] = {}
+        dtype = settings.dtype
+        if self._device == "cpu":
+            # The launcher has set the threads for this process and its children, so the computing
+            # engine needs no worker process of its own: one import of torch less at the start.
+            options["distributed_executor_backend"] = "uni"
+            options["enforce_eager"] = True
+            options["block_size"] = settings.block_size_tokens or _CPU_BLOCK_SIZE_TOKENS
+            dtype = "float32" if dtype == "auto" else dtype
+        elif settings.block_size_tokens is not None:
+            options["block_size"] = settings.block_size_tokens
+        arguments = AsyncEngineArgs(
+            model=str(weights.folder),
+            served_model_name=weights.model_id,
+            dtype=dtype,
+            max_model_len=settings.max_model_len,
+            max_num_seqs=settings.max_num_seqs,
+            max_num_batched_tokens=settings.max_num_batched_tokens,
+            kv_cache_memory_bytes=settings.kv_cache_bytes,
+            enable_prefix_caching=True,
+            shutdown_timeout=int(settings.drain_timeout_s),
+            disable_log_stats=False,
+            trust_remote_code=False,
+            **options,
+        )
+        try:
+            llm = AsyncLLM.from_engine_args(
+                arguments,
+                usage_context=UsageContext.OPENAI_API_SERVER,
+                stat_loggers=[self._pulse.logger_class()],
+            )
+        except (RuntimeError, ValueError, OSError) as error:
+            raise StartError(
+                f"vLLM did not start: {error}. The engine's own lines above this one say more; "
+                "too little memory is the commonest cause (kv_cache_bytes, max_model_len)."
+            ) from error
+        self._dtype = str(llm.model_config.dtype).removeprefix("torch.")
+        return llm
+
+    @property
+    def info(self) -> EngineInfo:
+        """What runs."""
+        return EngineInfo(
+            "vllm", self._version, self._device, self._dtype, self._settings.max_model_len
+        )
+
+    @property
+    def label_token_ids(self) -> dict[Label, int]:
+        """First token of each label in its place after ``Class:``."""
+        return dict(self._label_token_ids)
+
+    async def encode(self, messages: Sequence[Message]) -> Prompt:
+        """Apply the chat template and tokenise."""
+        num_chars = sum(len(message["content"]) for message in messages)
+        if num_chars < _THREAD_FROM_CHARS:
+            return self._encode(messages)
+        return await asyncio.to_thread(self._encode, messages)
+
+    def _encode(self, messages: Sequence[Message]) -> Prompt:
+        ids = self._tokenizer.apply_chat_template(
+            list(messages),
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **CHAT_TEMPLATE_KWARGS,
+        )
+        return Prompt(tuple(ids))
+
+    async def generate(self, prompt: Prompt, max_tokens: int, request_id: str) -> Generation:
+        """Decode greedily; the labels' log-probabilities come with every token."""
+        output = await self._run(prompt.token_ids, max_tokens, request_id)
+        completion = output.outputs[0]
+        token_ids = list(completion.token_ids)
+        queue_s, inference_s = _times(output)
+        return Generation(
+            text=self._tokenizer.decode(token_ids, skip_special_tokens=True),
+            finish_reason=(
+                FinishReason.LENGTH if completion.finish_reason == "length" else FinishReason.STOP
+            ),
+            label_logprobs=self._label_logprobs(token_ids, completion.logprobs),
+            num_input_tokens=len(prompt.token_ids),
+            num_output_tokens=len(token_ids),
+            num_cached_tokens=output.num_cached_tokens or 0,
+            queue_s=queue_s,
+            inference_s=inference_s,
+        )
+
+    async def read_label(self, prompt: Prompt, cue: str, request_id: str) -> LabelRead:
+        """Compute one token after the prompt and the cue."""
+        cue_ids = self._tokenizer.encode(cue, add_special_tokens=False)
+        token_ids = (*prompt.token_ids, *cue_ids)
+        output = await self._run(token_ids, 1, request_id)
+        completion = output.outputs[0]
+        queue_s, inference_s = _times(output)
+        return LabelRead(
+            logprobs=self._read_logprobs(_at(completion.logprobs, 0)),
+            is_label=completion.token_ids[0] in self._label_token_ids.values(),
+            num_input_tokens=len(token_ids),
+            num_cached_tokens=output.num_cached_tokens or 0,
+            queue_s=queue_s,
+            inference_s=inference_s,
+        )
+
+    async def _run(
+        self, token_ids: Sequence[int], max_tokens: int, request_id: str
+    ) -> RequestOutput:
+        from vllm.inputs import tokens_input
+        from vllm.v1.engine.exceptions import EngineDeadError as VllmDeadError
+        from vllm.v1.engine.exceptions import EngineGenerateError
+
+        llm = self._llm
+        if llm is None or llm.errored:
+            raise EngineDeadError("the inference engine is not running", _DEAD_RETRY_AFTER_S)
+        prompt = tokens_input(list(token_ids))
+        last = None
+        try:
+            with self._pulse.request():
+                async for output in llm.generate(prompt, self._params(max_tokens), request_id):
+                    last = output
+        except VllmDeadError as error:
+            raise EngineDeadError("the inference engine has died", _DEAD_RETRY_AFTER_S) from error
+        except (EngineGenerateError, ValueError) as error:
+            raise EngineFaultError("the inference engine failed on this request") from error
+        if last is None or last.outputs[0].finish_reason not in ("stop", "length"):
+            raise EngineFaultError("the inference engine ended this request without a reply")
+        return last
+
+    def _params(self, max_tokens: int) -> SamplingParams:
+        """Return the sampling parameters; the same label ids on every request.
+
+        On vLLM's V1 runner one request with ``logprob_token_ids`` turns the whole batch to exact
+        ids, so a neighbour without them would read wrong values.
+        """
+        if max_tokens not in self._generate_params:
+            from vllm import SamplingParams
+            from vllm.sampling_params import RequestOutputKind
+
+            self._generate_params[max_tokens] = SamplingParams(
+                temperature=0.0,
+                max_tokens=max_tokens,
+                logprob_token_ids=[self._label_token_ids[label] for label in Label],
+                # Text is decoded once, at the end, and nothing of the logprobs is needed as text.
+                detokenize=False,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+            )
+        return self._generate_params[max_tokens]
+
+    def _label_logprobs(self, token_ids: list[int], logprobs: Any) -> LabelLogprobs | None:
+        """Read the labels where the last ``Class:`` is followed by a label's first token."""
+        first_tokens = set(self._label_token_ids.values())
+        for i in range(len(token_ids) - 1, -1, -1):
+            if token_ids[i] in first_tokens:
+                before = self._tokenizer.decode(token_ids[:i], skip_special_tokens=True)
+                if before.endswith(REPLY_MARK):
+                    return self._read_logprobs(_at(logprobs, i))
+        return None
+
+    def _read_logprobs(self, at_position: Any) -> LabelLogprobs:
+        return LabelLogprobs(
+            hallucination=at_position[self._label_token_ids[Label.HALLUCINATION]].logprob,
+            correct=at_position[self._label_token_ids[Label.CORRECT]].logprob,
+        )
+
+    @property
+    def is_dead(self) -> bool:
+        """True once vLLM's engine process is gone."""
+        return self._llm is not None and bool(self._llm.errored)
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds since vLLM last finished a step, while requests run."""
+        return self._pulse.stalled_s
+
+    @property
+    def load(self) -> EngineLoad:
+        """Requests now inside vLLM's scheduler."""
+        return self._pulse.load
+
+    async def stop(self) -> None:
+        """End vLLM's engine process."""
+        llm, self._llm = self._llm, None
+        if llm is not None:
+            await asyncio.to_thread(llm.shutdown, 5.0)
+
+
+class _Pulse:
+    """Sees every step of the engine: the heartbeat that vLLM's own health check lacks."""
+
+    def __init__(self) -> None:
+        self._num_requests = 0
+        self._beat_at = 0.0
+        self.load = EngineLoad(0, 0)
+
+    def request(self) -> _Running:
+        return _Running(self)
+
+    def begin(self) -> None:
+        if self._num_requests == 0:
+            self._beat_at = time.monotonic()
+        self._num_requests += 1
+
+    def end(self) -> None:
+        self._num_requests -= 1
+
+    def beat(self, load: EngineLoad) -> None:
+        self._beat_at = time.monotonic()
+        self.load = load
+
+    @property
+    def stalled_s(self) -> float:
+        return time.monotonic() - self._beat_at if self._num_requests else 0.0
+
+    def logger_class(self) -> Any:
+        """Return a factory of stat loggers that report every engine step to this object."""
+        from vllm.v1.metrics.loggers import StatLoggerBase
+
+        pulse = self
+
+        class PulseLogger(StatLoggerBase):
+            def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
+                pass
+
+            def record(
+                self,
+                scheduler_stats: Any,
+                iteration_stats: Any,
+                mm_cache_stats: Any = None,
+                engine_idx: int = 0,
+            ) -> None:
+                if scheduler_stats is not None:
+                    pulse.beat(
+                        EngineLoad(
+                            scheduler_stats.num_running_reqs, scheduler_stats.num_waiting_reqs
+                        )
+                    )
+
+            def log_engine_initialized(self) -> None:
+                pass
+
+        return PulseLogger
+
+
+class _Running:
+    """Counts one request as running while the block lasts."""
+
+    def __init__(self, pulse: _Pulse) -> None:
+        self._pulse = pulse
+
+    def __enter__(self) -> None:
+        self._pulse.begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._pulse.end()
+
+
+def find_label_token_ids(tokenizer: Any) -> dict[Label, int]:
+    """Return the first token of each label where it stands after ``Class:``.
+
+    Raises:
+        StartError: The labels share it, or the text before them is tokenised differently beside
+            each: then no single position could be read.
+    """
+    cue = label_cue("Justified.")
+    cue_ids = tokenizer.encode(cue, add_special_tokens=False)
+    found: dict[Label, int] = {}
+    for label in Label:
+        ids = tokenizer.encode(f"{cue} {label}", add_special_tokens=False)
+        if ids[: len(cue_ids)] != cue_ids or len(ids) == len(cue_ids):
+            raise StartError(
+                f"this tokenizer merges {REPLY_MARK!r} with the label {label}: its probability "
+                "cannot be read; use another base model"
+            )
+        found[label] = ids[len(cue_ids)]
+    if len(set(found.values())) != len(Label):
+        raise StartError(
+            "both labels begin with the same token of this tokenizer, so their probabilities "
+            "cannot be told apart; use another base model"
+        )
+    return found
+
+
+def check_special_tokens(tokenizer: Any) -> None:
+    """Make sure that no text of a user can become a special token.
+
+    Raises:
+        StartError: The contract's normalisation lets one through.
+    """
+    passed = []
+    for text, token_id in tokenizer.get_added_vocab().items():
+        harmless = normalise_text(f"a {text} b", "probe")
+        if token_id in tokenizer.encode(harmless, add_special_tokens=False):
+            passed.append(text)
+    if passed:
+        raise StartError(
+            f"the special tokens {passed} of this tokenizer would pass the contract's "
+            "normalisation, so a text could open a turn: teach contract/example.py their form, "
+            "raise the contract's version and train again"
+        )
+
+
+def _at(logprobs: Any, position: int) -> Any:
+    """Return the log-probabilities at one position, token id -> entry."""
+    if logprobs is None:
+        raise EngineFaultError("the inference engine gave no log-probabilities")
+    return logprobs[position]
+
+
+def _times(output: RequestOutput) -> tuple[float, float]:
+    """Return seconds waited in the engine's queue and seconds computed."""
+    stats = output.metrics
+    if stats is None:
+        return 0.0, 0.0
+    return (
+        max(0.0, stats.scheduled_ts - stats.queued_ts),
+        max(0.0, stats.last_token_ts - stats.scheduled_ts),
+    )

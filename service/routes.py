@@ -1,0 +1,221 @@
+"""The handlers: read, check, judge, answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import REGISTRY, generate_latest
+from pydantic import BaseModel, ConfigDict, Field
+
+from contract.manifest import CONTRACT_VERSION, fingerprint
+from service import openapi
+from service.body import read_json, validate
+from service.errors import (
+    BodyTooLargeError,
+    ClientGoneError,
+    EngineDeadError,
+    Fault,
+    NotReadyError,
+)
+from service.lifecycle import State
+from service.runtime import Runtime
+from service.schemas import (
+    ClassifyRequest,
+    ClassifyResponse,
+    Info,
+    Liveness,
+    Readiness,
+)
+
+ResultT = TypeVar("ResultT")
+
+router = APIRouter()
+
+
+class _BatchShell(BaseModel):
+    """A batch whose items are not looked at yet: a bad one must not spoil the others."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    items: list[Any] = Field(min_length=1)
+
+
+@router.post("/classify", **openapi.CLASSIFY)
+async def classify(request: Request) -> Response:
+    """Judge one response."""
+    runtime = _runtime(request)
+    body = await _read(request)
+    item = validate(ClassifyRequest, body)
+    work = runtime.judge.judge(item, request.state.caller, request.state.request_id)
+    answer = await run_until_disconnect(request, work)
+    request.state.log = _log_fields(answer)
+    timings = answer.timings_ms
+    phases = {"queue": timings.queue, "inference": timings.inference, "total": timings.total}
+    server_timing = ", ".join(f"{name};dur={ms}" for name, ms in phases.items())
+    return _json(answer, headers={"Server-Timing": server_timing})
+
+
+@router.post("/classify/batch", **openapi.BATCH)
+async def classify_batch(request: Request) -> Response:
+    """Judge several responses. The answers come in the order of the items."""
+    runtime = _runtime(request)
+    items = validate(_BatchShell, await _read(request)).items
+    limit = runtime.settings.max_batch_items
+    if len(items) > limit:
+        raise BodyTooLargeError(
+            [Fault("items", f"has {len(items)} items, the limit is {limit}: send several batches")]
+        )
+    runtime.lifecycle.require_detector()
+    results = await run_until_disconnect(request, _judge_all(request, items))
+    num_problems = sum("problem" in result for result in results)
+    request.state.log = {"items": len(items), "problems": num_problems}
+    return _json({"results": results, "request_id": request.state.request_id})
+
+
+async def _judge_all(request: Request, items: list[Any]) -> list[dict[str, Any]]:
+    """Judge items in order, as many at once as the engine computes at once."""
+    runtime = _runtime(request)
+    seats = asyncio.Semaphore(runtime.settings.max_num_seqs)
+
+    async def judge_one(index: int) -> dict[str, Any]:
+        request_id = f"{request.state.request_id}.{index}"
+        async with seats:
+            try:
+                item = validate(ClassifyRequest, items[index], prefix=f"items[{index}].")
+                answer = await runtime.judge.judge(item, request.state.caller, request_id)
+            except Exception as error:
+                # The boundary of one item: whatever happens to it, the others get their answers.
+                return {"problem": runtime.report(error, request_id)}
+        return {"result": answer.model_dump(mode="json", exclude_none=False)}
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(judge_one(index)) for index in range(len(items))]
+    return [task.result() for task in tasks]
+
+
+@router.get("/livez", **openapi.LIVEZ)
+async def livez(request: Request) -> Response:
+    """Whether the process should go on: 503 once the engine is dead or stuck."""
+    lifecycle = _runtime(request).lifecycle
+    if lifecycle.state is State.FAILED:
+        raise EngineDeadError(lifecycle.failure or "the service has failed", 30)
+    return _json(Liveness(status="live"))
+
+
+@router.get("/readyz", **openapi.READYZ)
+async def readyz(request: Request) -> Response:
+    """Whether requests are welcome: 503 with the progress while loading, and while draining."""
+    _runtime(request).lifecycle.require_ready()
+    return _json(Readiness(status="ready"))
+
+
+@router.get("/metrics", **openapi.METRICS)
+async def metrics(request: Request) -> Response:
+    """The service's metrics and the engine's, in Prometheus' text format."""
+    runtime = _runtime(request)
+    load = runtime.engine.load
+    runtime.metrics.engine_running.set(load.num_running)
+    runtime.metrics.engine_waiting.set(load.num_waiting)
+    text = generate_latest(runtime.metrics.registry) + generate_latest(REGISTRY)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@router.get("/info", **openapi.INFO)
+async def info(request: Request) -> Response:
+    """What is served, and within which limits."""
+    runtime = _runtime(request)
+    detector = runtime.lifecycle.require_detector()
+    settings, engine = runtime.settings, runtime.engine.info
+    weights = runtime.lifecycle.weights
+    if weights is None:
+        raise NotReadyError("the service is starting", 5)
+    manifest = weights.manifest
+    return _json(
+        Info(
+            model=runtime.lifecycle.model,
+            base_model=manifest.base_model if manifest else None,
+            contract_version=CONTRACT_VERSION,
+            contract=fingerprint(),
+            calibration={
+                "temperature": detector.calibration.temperature,
+                "threshold": detector.calibration.threshold,
+            },
+            label_token_ids={str(k): v for k, v in runtime.engine.label_token_ids.items()},
+            golden_metrics=dict(manifest.golden_metrics) if manifest else {},
+            engine={
+                "name": engine.name,
+                "version": engine.version,
+                "device": engine.device,
+                "dtype": engine.dtype,
+            },
+            limits={
+                "input_tokens": detector.limit_tokens,
+                "output_tokens": settings.max_output_tokens,
+                "body_bytes": settings.max_body_bytes,
+                "json_depth": settings.max_json_depth,
+                "batch_items": settings.max_batch_items,
+                "in_flight_items": settings.max_in_flight,
+                "queued_tokens": settings.max_queued_tokens,
+                "items_per_minute": settings.rate_limit_per_minute,
+                "request_timeout_s": settings.request_timeout_s,
+            },
+            cold_start_s={
+                phase: round(seconds, 3)
+                for phase, seconds in runtime.lifecycle.cold_start_s.items()
+            },
+        )
+    )
+
+
+async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Await the work, but stop it when the client leaves: its slot is free again at once.
+
+    Raises:
+        ClientGoneError: The client left first.
+    """
+    job = asyncio.create_task(work)
+    gone = asyncio.create_task(_disconnected(request))
+    try:
+        await asyncio.wait({job, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if job.done():
+            return job.result()
+        raise ClientGoneError("the client closed the connection")
+    finally:
+        gone.cancel()
+        job.cancel()
+        await asyncio.gather(gone, job, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    # Safe only because the body has been read whole: what comes now is the end.
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _read(request: Request) -> Any:
+    settings = _runtime(request).settings
+    return await read_json(request, settings.max_body_bytes, settings.max_json_depth)
+
+
+def _runtime(request: Request) -> Runtime:
+    runtime: Runtime = request.app.state.runtime
+    return runtime
+
+
+def _log_fields(answer: ClassifyResponse) -> dict[str, Any]:
+    return {
+        "class": str(answer.label),
+        "input_tokens": answer.usage.input_tokens,
+        "output_tokens": answer.usage.output_tokens,
+        "queue_ms": answer.timings_ms.queue,
+        "inference_ms": answer.timings_ms.inference,
+    }
+
+
+def _json(answer: BaseModel | dict[str, Any], headers: dict[str, str] | None = None) -> Response:
+    text = answer.model_dump_json() if isinstance(answer, BaseModel) else json.dumps(answer)
+    return Response(text, media_type="application/json", headers=headers)

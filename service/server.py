@@ -1,0 +1,150 @@
+"""The web server around the app: signals, the greeting, the drain, the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import uvicorn
+
+from service.app import create_app
+from service.engine.base import Engine
+from service.engine.fake import FakeEngine
+from service.engine.vllm import VllmEngine
+from service.lifecycle import Lifecycle, State
+from service.runtime import Runtime
+from service.settings import Settings
+from service.weights import Weights, resolve_weights
+
+EXIT_OK = 0
+EXIT_START = 1
+EXIT_ENGINE = 3
+
+ResolveWeights = Callable[[Settings, Callable[[str], None]], Weights]
+
+logger = logging.getLogger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to this module: they begin a drain, not an end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(settings: Settings, device: str, sock: socket.socket) -> int:
+    """Serve on a bound socket until a signal or a failure; return the exit code."""
+    logger.info("settings: %s", settings.redacted())
+    stop = asyncio.Event()
+    engine, resolve = _choose_engine(settings, device)
+    app = create_app(settings, engine, resolve, on_failure=stop.set)
+    runtime: Runtime = app.state.runtime
+    server = _Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s),
+        )
+    )
+    _catch_signals(server, stop)
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    greeting = asyncio.create_task(_greet(sock, runtime.lifecycle))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    greeting.cancel()
+    stopping.cancel()
+    await _drain(runtime, settings.drain_grace_s)
+    server.should_exit = True
+    await serving
+    return _exit_code(runtime)
+
+
+def _choose_engine(settings: Settings, device: str) -> tuple[Engine, ResolveWeights]:
+    if settings.engine == "fake":
+        return FakeEngine(settings), _no_weights
+    return VllmEngine(settings, device), resolve_weights
+
+
+def _no_weights(settings: Settings, progress: Callable[[str], None]) -> Weights:
+    return Weights(Path(), "fake", "none", None)
+
+
+def _catch_signals(server: _Server, stop: asyncio.Event) -> None:
+    """Drain at the first signal, end at once at the second."""
+
+    def on_signal(name: str) -> None:
+        if stop.is_set():
+            logger.warning("%s again: ending without waiting for accepted items", name)
+            server.force_exit = True
+        else:
+            logger.info("%s: ending", name)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number.name)
+
+
+async def _greet(sock: socket.socket, lifecycle: Lifecycle) -> None:
+    """Say in plain words when the service is ready and what to try."""
+    await lifecycle.loaded.wait()
+    host, port = sock.getsockname()[:2]
+    model = lifecycle.model
+    seconds = lifecycle.cold_start_s["total"]
+    logger.info("ready after %.1f s: http://%s:%d (model %s)", seconds, host, port, model.id)
+    if not model.trained:
+        logger.warning(
+            "this model was not trained for the task: its verdicts are close to guessing"
+        )
+    logger.info(
+        "try:\n  curl http://%s:%d/classify -H 'Content-Type: application/json' -d '{"
+        '"knowledge": "The pool is 25 metres long.", "question": "How long is the pool?", '
+        "\"response\": \"50 metres\"}'\n  or open http://%s:%d/docs",
+        host, port, host, port,
+    )  # fmt: skip
+
+
+async def _drain(runtime: Runtime, grace_s: float) -> None:
+    """Turn not ready, and go on accepting until load balancers have had time to notice."""
+    if runtime.lifecycle.state is not State.READY:
+        return
+    runtime.lifecycle.begin_drain()
+    logger.info(
+        "draining: not ready from now on, %d accepted items go on",
+        runtime.judge.admission.num_in_flight,
+    )
+    await asyncio.sleep(grace_s)
+
+
+def _exit_code(runtime: Runtime) -> int:
+    lifecycle = runtime.lifecycle
+    is_loaded = lifecycle.loaded.is_set()
+    if lifecycle.state is State.FAILED:
+        code = EXIT_ENGINE if is_loaded else EXIT_START
+    else:
+        num_left = runtime.judge.admission.num_in_flight
+        if num_left:
+            logger.warning("ended: %d accepted items were given up", num_left)
+        else:
+            logger.info("ended: every accepted item has its answer")
+        code = EXIT_OK
+    if not is_loaded:
+        # A thread may still be building the engine; nothing can be waited for or saved here.
+        for child in psutil.Process().children(recursive=True):
+            child.kill()
+        logging.shutdown()
+        os._exit(code)
+    return code
