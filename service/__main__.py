@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
             # Imported after the launch: the first of the two runs must be quick.
             from service.server import serve
 
-            return asyncio.run(serve(settings, device, sock))
+            asyncio.run(serve(settings, device, sock))
     except StartError as error:
         logger.error("cannot start: %s", error)
         return EXIT_START

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -24,7 +25,7 @@ from service.problems import (
 from service.routes import router
 from service.runtime import Runtime
 from service.settings import Settings
-from service.telemetry import Metrics, make_tracer
+from service.telemetry import Metrics, make_tracer_provider
 from service.weights import Weights
 
 VERSION = "0.1.0"
@@ -50,6 +51,7 @@ def create_app(
     metrics = Metrics(settings.window_verdicts)
     lifecycle = Lifecycle(settings, engine, metrics, resolve_weights, on_failure)
     judge = Judge(settings, lifecycle, metrics)
+    tracing = make_tracer_provider(settings)
     runtime = Runtime(settings, engine, metrics, lifecycle, judge)
 
     @asynccontextmanager
@@ -59,6 +61,8 @@ def create_app(
             yield
         finally:
             await lifecycle.stop()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.shutdown)
 
     app = FastAPI(
         title="hallucination-detector",
@@ -74,7 +78,7 @@ def create_app(
         RequestMiddleware,
         runtime=runtime,
         keys=ApiKeys(settings),
-        tracer=make_tracer(settings),
+        tracer=tracing.get_tracer("service") if tracing else None,
     )
     install_openapi(app)
     return app

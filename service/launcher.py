@@ -53,7 +53,12 @@ def make_plan(settings: Settings, device: str, environ: Mapping[str, str]) -> La
     plan = LaunchPlan()
     cache = settings.cache_dir
     for name, value in {
-        "VLLM_LOGGING_LEVEL": "WARNING",
+        # vLLM warns of choices made here on purpose (eager mode, no Triton) and of its own parts.
+        "VLLM_LOGGING_LEVEL": "WARNING" if settings.log_level == "debug" else "ERROR",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "TORCH_LOGS": "-all",
+        "PYTHONWARNINGS": "ignore",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TOKENIZERS_PARALLELISM": "false",

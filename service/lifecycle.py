@@ -139,7 +139,9 @@ class Lifecycle:
         try:
             await self._load_model()
         except StartError as error:
-            self._fail(str(error))
+            # A signal to the whole process group (Ctrl-C) ends the engine under our hands.
+            if self.state is not State.DRAINING:
+                self._fail(str(error))
         except asyncio.CancelledError:
             raise
         except Exception as error:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 import uvicorn
@@ -41,8 +42,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(settings: Settings, device: str, sock: socket.socket) -> int:
-    """Serve on a bound socket until a signal or a failure; return the exit code."""
+async def serve(settings: Settings, device: str, sock: socket.socket) -> NoReturn:
+    """Serve on a bound socket until a signal or a failure, then end the process."""
     logger.info("settings: %s", settings.redacted())
     stop = asyncio.Event()
     engine, resolve = _choose_engine(settings, device)
@@ -69,7 +70,7 @@ async def serve(settings: Settings, device: str, sock: socket.socket) -> int:
     await _drain(runtime, settings.drain_grace_s)
     server.should_exit = True
     await serving
-    return _exit_code(runtime)
+    _end(runtime)
 
 
 def _choose_engine(settings: Settings, device: str) -> tuple[Engine, ResolveWeights]:
@@ -119,9 +120,10 @@ async def _greet(sock: socket.socket, lifecycle: Lifecycle) -> None:
 
 async def _drain(runtime: Runtime, grace_s: float) -> None:
     """Turn not ready, and go on accepting until load balancers have had time to notice."""
-    if runtime.lifecycle.state is not State.READY:
-        return
+    was_ready = runtime.lifecycle.state is State.READY
     runtime.lifecycle.begin_drain()
+    if not was_ready:
+        return
     logger.info(
         "draining: not ready from now on, %d accepted items go on",
         runtime.judge.admission.num_in_flight,
@@ -129,22 +131,23 @@ async def _drain(runtime: Runtime, grace_s: float) -> None:
     await asyncio.sleep(grace_s)
 
 
-def _exit_code(runtime: Runtime) -> int:
+def _end(runtime: Runtime) -> NoReturn:
+    """End the process with the right code, and every child that is left.
+
+    At once, because nothing is left to save: a thread may still be building an engine that nobody
+    wants any more, and vLLM's finaliser fails when it runs as late as the interpreter's own end.
+    """
     lifecycle = runtime.lifecycle
-    is_loaded = lifecycle.loaded.is_set()
     if lifecycle.state is State.FAILED:
-        code = EXIT_ENGINE if is_loaded else EXIT_START
+        code = EXIT_ENGINE if lifecycle.loaded.is_set() else EXIT_START
     else:
+        code = EXIT_OK
         num_left = runtime.judge.admission.num_in_flight
         if num_left:
             logger.warning("ended: %d accepted items were given up", num_left)
         else:
             logger.info("ended: every accepted item has its answer")
-        code = EXIT_OK
-    if not is_loaded:
-        # A thread may still be building the engine; nothing can be waited for or saved here.
-        for child in psutil.Process().children(recursive=True):
-            child.kill()
-        logging.shutdown()
-        os._exit(code)
-    return code
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+    logging.shutdown()
+    os._exit(code)

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from contract.labels import Label
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
+    from opentelemetry.sdk.trace import TracerProvider
 
     from service.detector import Classification
     from service.settings import Settings
@@ -51,7 +51,7 @@ def configure_logging(level: str, as_json: bool) -> None:
     else:
         handler.setFormatter(_TextFormatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for name in ("uvicorn.access", "uvicorn.error", "httpx", "httpcore", "filelock"):
+    for name in ("uvicorn.access", "uvicorn.error", "httpx", "httpcore", "filelock", "vllm"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
@@ -165,8 +165,8 @@ class Metrics:
             self.shed.labels(slug).inc()
 
 
-def make_tracer(settings: Settings) -> Tracer | None:
-    """Return a tracer that exports over OTLP, or None where no endpoint is set."""
+def make_tracer_provider(settings: Settings) -> TracerProvider | None:
+    """Return what makes spans and exports them over OTLP, or None where no endpoint is set."""
     if settings.otlp_endpoint is None:
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -174,15 +174,12 @@ def make_tracer(settings: Settings) -> Tracer | None:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    provider = TracerProvider(
-        resource=Resource.create({"service.name": "hallucination-detector"}),
-        shutdown_on_exit=True,
-    )
+    provider = TracerProvider(resource=Resource.create({"service.name": "hallucination-detector"}))
     endpoint = settings.otlp_endpoint.rstrip("/")
     if not endpoint.endswith("/v1/traces"):
         endpoint += "/v1/traces"
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
-    return provider.get_tracer("service")
+    return provider
 
 
 def request_fields(scope_state: dict[str, Any]) -> dict[str, Any]:

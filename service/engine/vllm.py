@@ -48,6 +48,7 @@ _CPU_BLOCK_SIZE_TOKENS = 32
 _THREAD_FROM_CHARS = 20_000
 
 _DEAD_RETRY_AFTER_S = 30.0
+_SHUTDOWN_S = 5.0
 
 
 class VllmEngine:
@@ -132,6 +133,7 @@ class VllmEngine:
             enable_prefix_caching=True,
             shutdown_timeout=int(settings.drain_timeout_s),
             disable_log_stats=False,
+            use_tqdm_on_load=False,
             trust_remote_code=False,
             **options,
         )
@@ -291,8 +293,12 @@ class VllmEngine:
     async def stop(self) -> None:
         """End vLLM's engine process."""
         llm, self._llm = self._llm, None
-        if llm is not None:
-            await asyncio.to_thread(llm.shutdown, 5.0)
+        if llm is None:
+            return
+        # Otherwise vLLM's reader takes the engine's end for its death and logs it as an error.
+        if llm.output_handler is not None:
+            llm.output_handler.cancel()
+        await asyncio.to_thread(llm.shutdown, _SHUTDOWN_S)
 
 
 class _Pulse:
