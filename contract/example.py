@@ -16,33 +16,42 @@ from dataclasses import dataclass
 
 from contract.errors import BlankTextError, InvalidTextError
 
-# Characters that show nothing and could hide text or instructions: soft hyphen, Arabic letter mark,
-# Mongolian vowel separator, zero-width space, directional marks, embeddings and isolates, word
-# joiner and the other invisible operators, byte order mark, interlinear annotation, tag characters.
-# The zero-width joiners (200C, 200D) stay: Persian, Indic scripts and emoji need them.
+# Characters that show nothing and could hide text or instructions: soft hyphen, grapheme joiner,
+# Arabic letter mark, Khmer inherent vowels, Mongolian vowel separator, zero-width space, directional
+# marks, embeddings and isolates, word joiner and the other invisible operators, byte order mark,
+# interlinear annotation, shorthand and musical controls, tags and the variation selectors beyond 16.
 _INVISIBLE = (
-    "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f"
+    "\u00ad\u034f\u061c\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+    "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+# Invisible too, but Persian, Indic and Mongolian scripts and emoji need them: zero-width joiners and
+# variation selectors. Between ASCII characters they join nothing and would only hide a sequence.
+_JOINERS = "\u180b-\u180d\u180f\u200c\u200d\ufe00-\ufe0f"
 # Letters by category, yet blank to the eye (Hangul fillers, Braille blank), and the joiners alone.
-_BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0\u200c\u200d\ufe00-\ufe0f\u034f"
+_BLANK_LETTERS = f"\u115f\u1160\u2800\u3164\uffa0{_JOINERS}"
 
 # Line ends in the sense of Unicode become "\n"; other control characters become a blank.
 _LINE_END = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _REMOVED = re.compile(f"[{_INVISIBLE}]")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x9f\ufffe\uffff]")
+_IDLE_JOINERS = re.compile(rf"(?<![^\s\x00-\x7f])[{_JOINERS}]+(?![^\s\x00-\x7f])")
 _BLANKS = re.compile(r"[^\S\n]+")
 _BLANK_AROUND_LINE_END = re.compile(r" ?\n ?")
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _NOT_VISIBLE = re.compile(rf"[\s{_BLANK_LETTERS}]+")
 
 # "<" or "[" before what could name a token or a tag: <|im_start|>, </response>, <s>, <think>,
-# [INST], <<SYS>>. Fullwidth bars and angle brackets serve as token delimiters in some vocabularies.
-_OPENING = re.compile(r"([<\uff1c])(?=[<\uff1c/|\uff5c!_A-Za-z\u2581])")
-_CLOSING = re.compile(r"([|\uff5c])(?=[>\uff1e])")
+# [INST], <<SYS>>. Fullwidth bars serve as token delimiters in some vocabularies; the compatibility
+# forms of the brackets and of the slash read like the real ones.
+_OPENING = re.compile(
+    r"([<\ufe64\uff1c])(?=[<\ufe64\uff1c/\uff0f|\uff5c!_A-Za-z\uff21-\uff3a\uff41-\uff5a\u2581])"
+)
+_CLOSING = re.compile(r"([|\uff5c])(?=[>\ufe65\uff1e])")
 _INSTRUCTION_TAG = re.compile(r"(\[)(?=/?[A-Z_]+\])")
-# "Class:" as the reply writes it, in any case and with any colon of Unicode.
-_VERDICT_MARK = re.compile(r"(?i)(\bclass) ?([:\ufe55\uff1a\ua789\u2236])")
+# "Class:" as the reply writes it, in any case, with any colon of Unicode and in Markdown emphasis.
+_VERDICT_MARK = re.compile(
+    r"(?i)((?<![^\W_])class[*_`]{0,3}) ?([:\u2236\ua789\ufe13\ufe55\uff1a])"
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -77,8 +86,10 @@ def normalise_text(text: str, field: str) -> str:
         raise InvalidTextError(
             field, "holds a lone surrogate, which is not valid Unicode text: send valid UTF-8"
         )
-    text = _REMOVED.sub("", unicodedata.normalize("NFC", text))
+    # NFC comes second: a letter and its accent may meet only once what stood between them is gone.
+    text = unicodedata.normalize("NFC", _REMOVED.sub("", text))
     text = _CONTROL.sub(" ", _LINE_END.sub("\n", text))
+    text = _IDLE_JOINERS.sub("", text)
     text = _BLANK_AROUND_LINE_END.sub("\n", _BLANKS.sub(" ", text))
     text = _EMPTY_LINES.sub("\n\n", text).strip()
     if not _NOT_VISIBLE.sub("", text):
@@ -92,8 +103,7 @@ def normalise(example: Example) -> Example:
     """Return the example with every text normalised.
 
     Raises:
-        TextError: A text is blank or invalid. The first such field is named; :func:`text_faults`
-            gives all of them.
+        TextError: A text is blank or invalid. The first such field is named.
     """
     knowledge = example.knowledge
     if knowledge is not None:

@@ -12,7 +12,13 @@ REPLY_MARK = "Class:"
 """What stands before the label on the last line of a reply."""
 
 _VERDICT_LINES = {f"{REPLY_MARK} {label}": label for label in Label}
-_LOOKS_LIKE_VERDICT = re.compile(r"(?im)^[^\w\n]{0,8}class ?:")
+# A line that begins with "class:" in any case, with any colon of Unicode, whatever signs (Markdown,
+# quotes, list numbers) stand before and between. Every line end of Unicode begins a line.
+_LINE_END = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+_SIGN = rf"(?:[^\w{_LINE_END}]|[\d_])"
+_LOOKS_LIKE_VERDICT = re.compile(
+    rf"(?i)(?:\A|(?<=[{_LINE_END}])){_SIGN}*+class{_SIGN}{{0,8}}?[:\u2236\ua789\ufe13\ufe55\uff1a]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +27,7 @@ class Verdict:
 
     Attributes:
         label: The class on the last line.
-        justification: The text before it, never empty.
+        justification: The text before it; it holds a letter or a digit.
     """
 
     label: Label
@@ -49,7 +55,7 @@ def parse(text: str) -> Verdict:
     if _LOOKS_LIKE_VERDICT.search(before):
         raise UnreadableReplyError("a second verdict line stands before the last one")
     justification = before.strip()
-    if not justification:
+    if not any(map(str.isalnum, justification)):
         raise UnreadableReplyError("there is no justification before the verdict")
     return Verdict(label, justification)
 

@@ -30,6 +30,8 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 # optional, so that a hostile body costs linear time.
 _NESTING = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _SHOWN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# A body of one megabyte can hold 300,000 faults; all of them would make an answer of 50.
+_MAX_FAULTS = 100
 
 
 async def read_json(request: Request, max_bytes: int, max_depth: int) -> Any:
@@ -157,7 +159,7 @@ def validate(model: type[ModelT], value: Any, prefix: str = "") -> ModelT:
         prefix: Where the value stands, such as ``items[3].``.
 
     Raises:
-        InvalidRequestError: Names every fault in one answer.
+        InvalidRequestError: Names every fault in one answer, up to a hundred.
     """
     if not isinstance(value, dict):
         where = prefix.rstrip(".") or "body"
@@ -165,6 +167,8 @@ def validate(model: type[ModelT], value: Any, prefix: str = "") -> ModelT:
         raise InvalidRequestError(
             [Fault(where, f"must be a JSON object, got {json_kind(value)}{hint}")]
         )
+    # pydantic stops at a name that is not Unicode, which would hide every other fault.
+    value = {name.encode("utf-8", "replace").decode(): item for name, item in value.items()}
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -173,7 +177,14 @@ def validate(model: type[ModelT], value: Any, prefix: str = "") -> ModelT:
             for item in error.errors(include_url=False)
             for place, message in _messages(dict(item))
         ]
-        raise InvalidRequestError(list(dict.fromkeys(faults))) from error
+        raise InvalidRequestError(_without_flood(list(dict.fromkeys(faults)))) from error
+
+
+def _without_flood(faults: list[Fault]) -> list[Fault]:
+    num_left = len(faults) - _MAX_FAULTS
+    if num_left <= 0:
+        return faults
+    return [*faults[:_MAX_FAULTS], Fault("body", f"{num_left} more faults are not listed")]
 
 
 def _path(location: tuple[int | str, ...], kind: str) -> str:
@@ -204,11 +215,11 @@ def _message(kind: str, value: object) -> str:
             return "is not a known field"
         case "bool_type":
             return f"must be true or false, got {json_kind(value)}"
-        case "float_type":
+        case "float_type" if json_kind(value) != "a number":
             return f"must be a number in [0, 1], got {json_kind(value)}"
         case "list_type":
             return f"must be an array, got {json_kind(value)}"
-        case "greater_than_equal" | "less_than_equal" | "finite_number":
+        case "greater_than_equal" | "less_than_equal" | "finite_number" | "float_type":
             return "must be in [0, 1]"
         case "too_short":
             return "must not be empty"

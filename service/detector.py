@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,7 +14,13 @@ from contract.labels import Label
 from contract.prompt import render
 from contract.reply import label_cue, parse, split_justification
 from service.engine.base import Engine, FinishReason, Generation, LabelRead, Prompt
-from service.errors import Fault, InputTooLongError, InvalidRequestError, UnreadableVerdictError
+from service.errors import (
+    EngineFaultError,
+    Fault,
+    InputTooLongError,
+    InvalidRequestError,
+    UnreadableVerdictError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +162,10 @@ class Detector:
         read: LabelRead | None,
     ) -> Classification:
         probability = self.calibration.probability(logprobs)
+        if not math.isfinite(probability):
+            # Numbers that overflowed in the engine; compared with a threshold, NaN would be
+            # `correct`.
+            raise EngineFaultError("the inference engine gave log-probabilities that are no numbers")
         first = generation or read
         calls = [call for call in (generation, read) if call is not None]
         return Classification(

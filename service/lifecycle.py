@@ -13,7 +13,7 @@ import psutil
 from contract.calibration import Calibration
 from contract.example import Example
 from service.detector import Detector
-from service.engine.base import Engine, Phase
+from service.engine.base import WARM_UP_ID, Engine, Phase
 from service.errors import EngineDeadError, NotReadyError, ServiceError, StartError
 from service.schemas import Model
 from service.settings import Settings
@@ -73,6 +73,7 @@ class Lifecycle:
         self.weights: Weights | None = None
         self.state = State.LOADING
         self.loaded = asyncio.Event()
+        self.failed = asyncio.Event()
         self.failure: str | None = None
         self.cold_start_s: dict[str, float] = {}
 
@@ -184,7 +185,7 @@ class Lifecycle:
         job = await detector.prepare(_WARM_UP)
         for justify in (False, True):
             try:
-                await detector.classify(job, justify=justify, threshold=None, request_id="warm-up")
+                await detector.classify(job, justify=justify, threshold=None, request_id=WARM_UP_ID)
             except EngineDeadError as error:
                 raise StartError("the engine died on its first request") from error
             except ServiceError as error:
@@ -222,6 +223,7 @@ class Lifecycle:
         logger.error("%s", reason)
         self.state = State.FAILED
         self.failure = reason
+        self.failed.set()
         self._metrics.ready.set(0)
         # A moment for probes and waiting callers to hear of it before the process ends.
         asyncio.get_running_loop().call_later(_STOP_GRACE_S, self._on_failure)

@@ -16,8 +16,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import StartError, UnauthorizedError
-from service.problems import PROBLEM_MEDIA_TYPE, problem_headers, to_problem
-from service.runtime import Runtime
+from service.problems import PROBLEM_MEDIA_TYPE, problem_headers
+from service.runtime import Runtime, describe
 from service.settings import Settings
 from service.telemetry import request_fields, request_id_from
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("service.request")
 
-_ROUTES = frozenset(
-    ("/classify", "/classify/batch", "/livez", "/readyz", "/metrics", "/info", "/docs")
-) | {"/openapi.json", "/redoc"}
+_ITEM_ROUTES = frozenset(("/classify", "/classify/batch"))
+_ROUTES = _ITEM_ROUTES | {
+    "/livez", "/readyz", "/metrics", "/info", "/docs", "/openapi.json", "/redoc"
+}  # fmt: skip
 _NO_ANSWER = 499  # the client left before one was sent
 _QUIET = frozenset(("/livez", "/readyz", "/metrics"))
 
@@ -73,7 +74,8 @@ def _read_file(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise StartError(f"the file of API keys {path} cannot be read: {error}") from error
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    keys = (line.strip() for line in lines)
+    return [key for key in keys if key and not key.startswith("#")]
 
 
 def _digest(key: str) -> bytes:
@@ -133,9 +135,9 @@ class RequestMiddleware:
                 _log(scope, route, request_id, fields, elapsed_s)
 
     def _problem(self, scope: Scope, error: Exception, request_id: str) -> dict[str, Any]:
-        if scope["path"].startswith("/classify"):
+        if scope["path"] in _ITEM_ROUTES:
             return self._runtime.report(error, request_id)
-        return to_problem(error, request_id)
+        return describe(error, request_id)
 
     def _authorize(self, scope: Scope, headers: Headers) -> str:
         """Return whom the rate limit counts: the key's holder, else the address."""
@@ -175,14 +177,9 @@ def _log(
     if not logger.isEnabledFor(level):
         return
     fields = {"request_id": request_id, **fields, "total_ms": round(1000 * elapsed_s, 1)}
-    logger.log(
-        level, "%s %s", scope["method"], route, extra={"fields": fields, **_prefixed(fields)}
-    )
-
-
-def _prefixed(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields under names that the logging module does not use itself."""
-    return {f"http_{key}" if key == "status" else key: value for key, value in fields.items()}
+    method = scope["method"]
+    extra = {"fields": fields, "method": method, "route": route, **fields}
+    logger.log(level, "%s %s", method, route, extra=extra)
 
 
 async def _send_problem(send: Send, body: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ async def classify(request: Request) -> Response:
     body = await _read(request)
     item = validate(ClassifyRequest, body)
     work = runtime.judge.judge(item, request.state.caller, request.state.request_id)
-    answer = await run_until_disconnect(request, work)
+    answer = await run_guarded(request, work)
     request.state.log = _log_fields(answer)
     timings = answer.timings_ms
     phases = {"queue": timings.queue, "inference": timings.inference, "total": timings.total}
@@ -70,7 +70,7 @@ async def classify_batch(request: Request) -> Response:
             [Fault("items", f"has {len(items)} items, the limit is {limit}: send several batches")]
         )
     runtime.lifecycle.require_detector()
-    results = await run_until_disconnect(request, _judge_all(request, items))
+    results = await run_guarded(request, _judge_all(request, items))
     num_problems = sum("problem" in result for result in results)
     request.state.log = {"items": len(items), "problems": num_problems}
     return _json({"results": results, "request_id": request.state.request_id})
@@ -171,23 +171,32 @@ async def info(request: Request) -> Response:
     )
 
 
-async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Await the work, but stop it when the client leaves: its slot is free again at once.
+async def run_guarded(request: Request, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Await the work, but stop it when the client leaves or the engine fails.
+
+    A client that leaves frees its slot at once; one that waits for an engine that is stuck hears of
+    it at once.
 
     Raises:
         ClientGoneError: The client left first.
+        EngineDeadError: The engine failed first.
     """
+    lifecycle = _runtime(request).lifecycle
     job = asyncio.create_task(work)
     gone = asyncio.create_task(_disconnected(request))
+    failed = asyncio.create_task(lifecycle.failed.wait())
+    tasks = (job, gone, failed)
     try:
-        await asyncio.wait({job, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if job.done():
             return job.result()
+        if failed.done():
+            raise EngineDeadError(lifecycle.failure or "the service has failed", 30)
         raise ClientGoneError("the client closed the connection")
     finally:
-        gone.cancel()
-        job.cancel()
-        await asyncio.gather(gone, job, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _disconnected(request: Request) -> None:

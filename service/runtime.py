@@ -28,8 +28,12 @@ class Runtime:
 
     def report(self, error: Exception, request_id: str) -> dict[str, Any]:
         """Count an item that ended without a verdict and return its problem."""
-        kind = problem_type(error)
-        if kind is INTERNAL:
-            logger.error("%s: unexpected error", request_id, exc_info=error)
-        self.metrics.count_problem(kind.slug)
-        return to_problem(error, request_id)
+        self.metrics.count_problem(problem_type(error).slug)
+        return describe(error, request_id)
+
+
+def describe(error: Exception, request_id: str) -> dict[str, Any]:
+    """Return the problem of an error; an unexpected one is logged with its traceback."""
+    if problem_type(error) is INTERNAL:
+        logger.error("%s: unexpected error", request_id, exc_info=error)
+    return to_problem(error, request_id)

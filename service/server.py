@@ -23,7 +23,7 @@ from service.engine.vllm import VllmEngine
 from service.lifecycle import Lifecycle, State
 from service.runtime import Runtime
 from service.settings import Settings
-from service.weights import Weights, resolve_weights
+from service.weights import Weights
 
 EXIT_OK = 0
 EXIT_START = 1
@@ -76,6 +76,9 @@ async def serve(settings: Settings, device: str, sock: socket.socket) -> NoRetur
 def _choose_engine(settings: Settings, device: str) -> tuple[Engine, ResolveWeights]:
     if settings.engine == "fake":
         return FakeEngine(settings), _no_weights
+    # Brings the Hub's client with it, which the fake engine has no use for.
+    from service.weights import resolve_weights
+
     return VllmEngine(settings, device), resolve_weights
 
 

@@ -39,6 +39,7 @@ def configure_logging(level: str, as_json: bool) -> None:
     """Send all logs to stderr, one line each. Called once, by the entry point."""
     handler = logging.StreamHandler(sys.stderr)
     if as_json:
+        from pythonjsonlogger.core import RESERVED_ATTRS
         from pythonjsonlogger.json import JsonFormatter
 
         handler.setFormatter(
@@ -46,6 +47,8 @@ def configure_logging(level: str, as_json: bool) -> None:
                 "{asctime}{levelname}{name}{message}",
                 style="{",
                 rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
+                # What the text format shows; here every field has a name of its own.
+                reserved_attrs=[*RESERVED_ATTRS, "fields"],
             )
         )
     else:

@@ -13,6 +13,10 @@ from contract.prompt import Message
 from service.weights import Weights
 
 
+WARM_UP_ID = "warm-up"
+"""Request id of the calls that the service itself makes before it is ready."""
+
+
 class FinishReason(StrEnum):
     """Why a generation ended."""
 

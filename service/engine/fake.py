@@ -18,6 +18,7 @@ from contract.labels import Label
 from contract.prompt import Message
 from contract.reply import REPLY_MARK
 from service.engine.base import (
+    WARM_UP_ID,
     EngineInfo,
     EngineLoad,
     FinishReason,
@@ -70,7 +71,9 @@ class FakeEngine:
 
     async def generate(self, prompt: Prompt, max_tokens: int, request_id: str) -> Generation:
         """Answer after ``fake_latency_s`` with a verdict that depends on the prompt alone."""
-        queue_s, inference_s = await self._compute(prompt, self._settings.fake_latency_s)
+        queue_s, inference_s = await self._compute(
+            prompt, self._settings.fake_latency_s, request_id
+        )
         num_tokens = min(self._settings.fake_output_tokens, max_tokens)
         logprobs = _logprobs(prompt)
         words = " ".join(["fake"] * max(1, num_tokens - 3))
@@ -90,7 +93,7 @@ class FakeEngine:
     async def read_label(self, prompt: Prompt, cue: str, request_id: str) -> LabelRead:
         """Answer after the time of one token, with the label that ``generate`` would give."""
         one_token_s = self._settings.fake_latency_s / self._settings.fake_output_tokens
-        queue_s, inference_s = await self._compute(prompt, one_token_s)
+        queue_s, inference_s = await self._compute(prompt, one_token_s, request_id)
         return LabelRead(
             logprobs=_logprobs(prompt),
             is_label=not self._has_fault(prompt, "no_label"),
@@ -118,7 +121,9 @@ class FakeEngine:
     async def stop(self) -> None:
         """Nothing to free."""
 
-    async def _compute(self, prompt: Prompt, latency_s: float) -> tuple[float, float]:
+    async def _compute(
+        self, prompt: Prompt, latency_s: float, request_id: str
+    ) -> tuple[float, float]:
         """Take a seat, wait, and fail as told. Return seconds waited and seconds computed."""
         arrived = time.monotonic()
         self._num_waiting += 1
@@ -131,8 +136,9 @@ class FakeEngine:
         self._num_running += 1
         started = time.monotonic()
         try:
-            await self._fail_as_told(prompt)
-            await asyncio.sleep(latency_s)
+            if request_id != WARM_UP_ID:
+                await self._fail_as_told(prompt)
+                await asyncio.sleep(latency_s)
         finally:
             self._num_running -= 1
             self._seats.release()

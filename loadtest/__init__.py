@@ -1,0 +1,1 @@
+"""Load on the service, and on others beside it."""
