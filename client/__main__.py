@@ -20,7 +20,8 @@ import shutil
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -60,5 +61,149 @@ class Progress:
             self._bar.close()
 
 
-def _number(low: float, high: float) -> "type[float]":
-    raise NotImplementedError
+def main(arguments: list[str] | None = None) -> int:
+    """Run; return the exit code."""
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    try:
+        client = AsyncDetectorClient(
+            args.url, api_key=_api_key(args.api_key_env), deadline_s=args.deadline
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        return _run(args, client)
+    except KeyboardInterrupt:
+        _say("stopped")
+        return 130
+    except BrokenPipeError:
+        # The reader has left; nor may Python's own flush at the end meet the broken pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except (StoppedEarly, RecordsError, DetectorError, OSError) as error:
+        _say(f"{error}")
+        return 2
+
+
+def _run(args: argparse.Namespace, client: AsyncDetectorClient) -> int:
+    with ExitStack() as stack:
+        source = stack.enter_context(_opened(args.file))
+        records = _open_records(args.out, args.file)
+        stack.callback(records.close)
+        progress = Progress()
+        stack.callback(progress.close)
+        bulk = BulkRun(
+            source,
+            records,
+            concurrency=args.concurrency,
+            justification=not args.no_justification,
+            threshold=args.threshold,
+            report=progress,
+        )
+        try:
+            asyncio.run(_classify(bulk, client, args.wait_ready))
+        finally:
+            progress.close()
+            tally = bulk.tally
+            _say(
+                f"{tally.total} row(s): {tally.kept} answered before, {tally.answered} now, "
+                f"{tally.failed} failed, "
+                f"{tally.total - tally.kept - tally.answered - tally.failed} left"
+            )
+    return 1 if tally.failed else 0
+
+
+async def _classify(bulk: BulkRun, client: AsyncDetectorClient, wait_ready_s: float | None) -> None:
+    async with client:
+        if wait_ready_s is not None:
+            await client.wait_ready(wait_ready_s)
+        await bulk.run(client)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    """Open the input as something seekable: it is read more than once."""
+    with tempfile.TemporaryFile() as spool:
+        if name == "-":
+            shutil.copyfileobj(sys.stdin.buffer, spool)
+            yield spool
+            return
+        with open(name, "rb") as file:
+            if not file.seekable():
+                shutil.copyfileobj(file, spool)
+            yield file if file.seekable() else spool
+
+
+def _open_records(out: str, source: str) -> Records:
+    if out == "-":
+        return StreamRecords(sys.stdout.buffer)
+    if source != "-" and os.path.exists(out) and os.path.samefile(out, source):
+        raise RecordsError("--out is the input itself")
+    return FileRecords(Path(out))
+
+
+def _api_key(name: str | None) -> str | None:
+    """Return the key; a name that was given must be set."""
+    key = os.environ.get(name or DEFAULT_KEY_ENV, "").strip()
+    if name is not None and not key:
+        raise ValueError(f"the environment variable {name} is not set")
+    return key or None
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m client",
+        description="Classify the rows of a JSONL file. Run the same command again to go on after "
+        "a stop, or to try failed rows again.",
+        epilog="Exit codes: 0 all classified, 1 some rows failed, 2 wrong argument or file, or "
+        "the service cannot be reached or refuses the key, 130 Ctrl-C.",
+    )
+    parser.add_argument("file", metavar="FILE", help="rows, one JSON object a line; - for stdin")
+    parser.add_argument("--url", required=True, help="such as http://127.0.0.1:8000")
+    parser.add_argument(
+        "--out", default="-", metavar="FILE", help="- for stdout (default), which is not resumable"
+    )
+    parser.add_argument("--concurrency", type=_count, default=8, metavar="N", help="default 8")
+    parser.add_argument(
+        "--api-key-env",
+        metavar="NAME",
+        help=f"environment variable that holds the API key (default {DEFAULT_KEY_ENV})",
+    )
+    parser.add_argument("--no-justification", action="store_true", help="take the short path")
+    parser.add_argument("--threshold", type=_share, metavar="T", help="in [0, 1]")
+    parser.add_argument(
+        "--deadline", type=_seconds, default=300.0, metavar="S", help="for a row; default 300"
+    )
+    parser.add_argument(
+        "--wait-ready", type=_seconds, metavar="S", help="wait so long until the service is ready"
+    )
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 1000:
+        raise argparse.ArgumentTypeError("must be in [1, 1000]")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError("must be in [0, 1]")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("must be above 0 and finite")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

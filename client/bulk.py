@@ -21,6 +21,8 @@ from client.records import Records
 from client.rows import Row, RowError, bad_record, read_lines, read_row, record
 from contract.example import Example
 
+_FEWEST_UNSERVED = 3
+
 
 class StoppedEarly(Exception):
     """To go on would fail every row alike; the message says why."""
@@ -80,7 +82,9 @@ class BulkRun:
         self._threshold = threshold
         self._report = report
         self._in_flight: dict[int, Row] = {}
+        self._any_served = False
         self._num_unserved = 0
+        self._last_unserved: Classification | DetectorError | None = None
 
     async def run(self, client: AsyncDetectorClient) -> None:
         """Classify what is to be done, and finish the records.
@@ -97,6 +101,8 @@ class BulkRun:
             justification=self._justification,
             threshold=self._threshold,
         )
+        if self._num_unserved and not self._any_served:
+            raise self._not_served()
         self._records.finish()
 
     def _examples(self) -> Iterator[Example]:
@@ -118,15 +124,20 @@ class BulkRun:
         if isinstance(outcome, Unauthorized):
             raise StoppedEarly(f"the service refuses the API key: {outcome}")
         self._add(record(row, outcome))
-        self._num_unserved = self._num_unserved + 1 if _was_not_served(outcome) else 0
-        # One row can kill its connection; a row on every connection in turn is the service. With
-        # less to do than connections, all of it.
-        to_do = self.tally.total - self.tally.kept
-        if self._num_unserved >= min(self._concurrency, to_do):
-            raise StoppedEarly(
-                f"the service does not serve: {self._num_unserved} rows in turn had no answer, the "
-                f"last one: {outcome}"
-            )
+        if _was_served(outcome):
+            self._any_served, self._num_unserved = True, 0
+            return
+        self._num_unserved += 1
+        self._last_unserved = outcome
+        # One row can kill its connection; a row on every connection in turn is the service.
+        if self._num_unserved >= max(self._concurrency, _FEWEST_UNSERVED):
+            raise self._not_served()
+
+    def _not_served(self) -> StoppedEarly:
+        return StoppedEarly(
+            f"the service does not answer: {self._num_unserved} row(s) in turn failed, the last "
+            f"with {type(self._last_unserved).__name__}: {self._last_unserved}"
+        )
 
     def _add(self, row_record: dict[str, Any]) -> None:
         self._records.add(row_record)
@@ -137,7 +148,10 @@ class BulkRun:
         self._report(self.tally)
 
 
-def _was_not_served(outcome: Classification | DetectorError) -> bool:
+def _was_served(outcome: Classification | DetectorError) -> bool:
+    """Return whether the outcome says something about the row, not about the service."""
     if isinstance(outcome, InvalidRequest):
-        return outcome.status in (404, 405)
-    return isinstance(outcome, ConnectionFailed | DeadlineExhausted | Overloaded | ProtocolError)
+        return outcome.status not in (404, 405)
+    return not isinstance(
+        outcome, ConnectionFailed | DeadlineExhausted | Overloaded | ProtocolError
+    )

@@ -53,7 +53,7 @@ class StreamRecords:
 
     def begin(self, digests: Mapping[int, str]) -> set[int]:
         """Nothing is answered before."""
-        self._order = list(reversed(digests))
+        self._order = list(digests)[::-1]
         return set()
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -99,12 +99,14 @@ class FileRecords:
         self._digests: Mapping[int, str] = {}
         self._places: dict[int, _Place] = {}
         self._partial = self._partial_path.open("a+b")
-        self._sources = [self._partial]
+        self._sources: list[BinaryIO] = [self._partial]
+        self._owns_partial = False
         try:
             try:
                 fcntl.flock(self._partial, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise RecordsError(f"another run is writing to {self._partial_path}") from None
+            self._owns_partial = True
             if self._path.exists():
                 self._sources.append(self._path.open("rb"))
                 self._index(self._sources[-1], self._path)
@@ -173,25 +175,33 @@ class FileRecords:
             RecordsError: A line has no record, since the input changed under the run.
         """
         merged_path = self._path.with_name(self._path.name + ".merging")
-        with merged_path.open("wb") as merged:
-            for line, digest in self._digests.items():
-                place = self._places.get(line)
-                if place is None or place.digest != digest:
-                    raise RecordsError(
-                        f"line {line} of the input changed during the run: run again; what is done "
-                        f"is in {self._partial_path}"
-                    )
-                place.source.seek(place.start)
-                text = place.source.read(place.num_bytes)
-                merged.write(text if text.endswith(b"\n") else text + b"\n")
-            merged.flush()
-            os.fsync(merged.fileno())
-        os.replace(merged_path, self._path)
+        try:
+            with merged_path.open("wb") as merged:
+                for line, digest in self._digests.items():
+                    merged.write(self._read(line, digest))
+                merged.flush()
+                os.fsync(merged.fileno())
+            os.replace(merged_path, self._path)
+        finally:
+            merged_path.unlink(missing_ok=True)
         self._partial_path.unlink(missing_ok=True)
+        self._owns_partial = False
+
+    def _read(self, line: int, digest: str) -> bytes:
+        place = self._places.get(line)
+        if place is None or place.digest != digest:
+            raise RecordsError(
+                f"line {line} of the input changed during the run: run again; what is done is in "
+                f"{self._partial_path}"
+            )
+        place.source.seek(place.start)
+        text = place.source.read(place.num_bytes)
+        return text if text.endswith(b"\n") else text + b"\n"
 
     def close(self) -> None:
         """Close the files. A partial one without a record is removed."""
+        # Under the lock: it may be another run's afterwards.
+        if self._owns_partial and self._partial.seek(0, os.SEEK_END) == 0:
+            self._partial_path.unlink(missing_ok=True)
         for source in self._sources:
             source.close()
-        if self._partial_path.exists() and self._partial_path.stat().st_size == 0:
-            self._partial_path.unlink()

@@ -2,9 +2,9 @@
 
 A row is ``{"response": str, "question"?: str, "knowledge"?: str | [str, ...], ...}``. Its record is
 ``{"line": int, "digest": str, "id"?: any, "row"?: {...}, "result" | "problem": {...}}``: ``id`` and
-all other members of the row (in ``row``) are carried over, ``digest`` tells whether the answer still
-fits the row, ``result`` is the API's answer and ``problem`` an RFC 9457 problem, the service's or
-the client's own (``urn:hallucination-detector:client:...``).
+all other members of the row (in ``row``) are carried over, ``digest`` tells whether the answer
+still fits the row, ``result`` is the API's answer and ``problem`` an RFC 9457 problem, the
+service's or the client's own (``urn:hallucination-detector:client:...``). Blank lines are no rows.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class HttpOptions(TypedDict):
     """What both kinds of httpx client are made with."""
 
     base_url: str
-    headers: dict[str, str]
+    headers: httpx.Headers
     limits: httpx.Limits
     follow_redirects: bool
 
@@ -62,7 +62,8 @@ def http_options(base_url: str, api_key: str | None, user_agent: str) -> HttpOpt
         raise ValueError("base_url must be http://host[:port][/path] or https://...")
     if url.userinfo:
         raise ValueError("base_url must hold no user or password: pass the key as api_key")
-    headers = {"Accept": "application/json", "User-Agent": user_agent}
+    # httpx's own type: its repr hides the key.
+    headers = httpx.Headers({"Accept": "application/json", "User-Agent": user_agent})
     if api_key is not None:
         if not re.fullmatch(r"[!-~]+", api_key):
             raise ValueError("api_key must be printable ASCII without blanks, and not empty")

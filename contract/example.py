@@ -17,15 +17,16 @@ from dataclasses import dataclass
 from contract.errors import BlankTextError, InvalidTextError
 
 # Characters that show nothing and could hide text or instructions: soft hyphen, grapheme joiner,
-# Arabic letter mark, Khmer inherent vowels, Mongolian vowel separator, zero-width space, directional
-# marks, embeddings and isolates, word joiner and the other invisible operators, byte order mark,
-# interlinear annotation, shorthand and musical controls, tags and the variation selectors beyond 16.
+# Arabic letter mark, Khmer inherent vowels, Mongolian vowel separator, zero-width space,
+# directional marks, embeddings and isolates, word joiner and the other invisible operators, byte
+# order mark, interlinear annotation, shorthand and musical controls, tags and the variation
+# selectors beyond the 16th.
 _INVISIBLE = (
     "\u00ad\u034f\u061c\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
     "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# Invisible too, but Persian, Indic and Mongolian scripts and emoji need them: zero-width joiners and
-# variation selectors. Between ASCII characters they join nothing and would only hide a sequence.
+# Invisible too, but Persian, Indic and Mongolian scripts and emoji need them: zero-width joiners
+# and variation selectors. Between ASCII characters they only hide a sequence.
 _JOINERS = "\u180b-\u180d\u180f\u200c\u200d\ufe00-\ufe0f"
 # Letters by category, yet blank to the eye (Hangul fillers, Braille blank), and the joiners alone.
 _BLANK_LETTERS = f"\u115f\u1160\u2800\u3164\uffa0{_JOINERS}"
@@ -49,9 +50,11 @@ _OPENING = re.compile(
 _CLOSING = re.compile(r"([|\uff5c])(?=[>\ufe65\uff1e])")
 _INSTRUCTION_TAG = re.compile(r"(\[)(?=/?[A-Z_]+\])")
 # "Class:" as the reply writes it, in any case, with any colon of Unicode and in Markdown emphasis.
-_VERDICT_MARK = re.compile(
-    r"(?i)((?<![^\W_])class[*_`]{0,3}) ?([:\u2236\ua789\ufe13\ufe55\uff1a])"
-)
+_VERDICT_MARK = re.compile(r"(?i)((?<![^\W_])class[*_`]{0,3}) ?([:\u2236\ua789\ufe13\ufe55\uff1a])")
+# CPython orders the marks on one letter in quadratic time: 100,000 of them would hold a server for
+# seconds. 30 is the limit of Unicode's stream-safe text (UAX 15), beyond what any language writes.
+_MARK_PILE = re.compile(rb"[^\x00]{31}")
+_DECOMPOSE_TO_MARKS = "\u0f73\u0f75\u0f81"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -79,7 +82,7 @@ def normalise_text(text: str, field: str) -> str:
         field: Its name, for the error.
 
     Raises:
-        InvalidTextError: It holds a lone surrogate.
+        InvalidTextError: It holds a lone surrogate, or more than 30 combining marks in a row.
         BlankTextError: Nothing visible is in it.
     """
     if _SURROGATE.search(text):
@@ -87,7 +90,7 @@ def normalise_text(text: str, field: str) -> str:
             field, "holds a lone surrogate, which is not valid Unicode text: send valid UTF-8"
         )
     # NFC comes second: a letter and its accent may meet only once what stood between them is gone.
-    text = unicodedata.normalize("NFC", _REMOVED.sub("", text))
+    text = _compose(_REMOVED.sub("", text), field)
     text = _CONTROL.sub(" ", _LINE_END.sub("\n", text))
     text = _IDLE_JOINERS.sub("", text)
     text = _BLANK_AROUND_LINE_END.sub("\n", _BLANKS.sub(" ", text))
@@ -97,6 +100,21 @@ def normalise_text(text: str, field: str) -> str:
     text = _INSTRUCTION_TAG.sub(r"\1 ", _OPENING.sub(r"\1 ", text))
     text = _CLOSING.sub(r"\1 ", text)
     return _VERDICT_MARK.sub(r"\1 \2", text)
+
+
+def _compose(text: str, field: str) -> str:
+    if text.isascii():
+        return text
+    if not _is_piled(text):
+        text = unicodedata.normalize("NFC", text)
+        if not _is_piled(text):
+            return text
+    raise InvalidTextError(field, "holds more than 30 combining marks in a row")
+
+
+def _is_piled(text: str) -> bool:
+    classes = bytes(unicodedata.combining(c) or c in _DECOMPOSE_TO_MARKS for c in text)
+    return _MARK_PILE.search(classes) is not None
 
 
 def normalise(example: Example) -> Example:

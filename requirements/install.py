@@ -159,9 +159,10 @@ class Installation:
         installed = self._read_stamp()
         # From here until a lock is in, the stamp must not vouch for it.
         self._write_stamp({lock: seal for lock, seal in installed.items() if lock not in missing})
-        if not os.access(self.python, os.X_OK):
-            self._make_venv()
         self._remove_half_installed()
+        has_pip = any(self._site_packages().glob("pip-*.dist-info"))
+        if not (has_pip and os.access(self.python, os.X_OK)):
+            self._make_venv()
         self._install_pip()
         for lock in missing:
             pins = (HERE / lock).read_text(encoding="utf-8")
@@ -180,8 +181,9 @@ class Installation:
         config = self.venv / "pyvenv.cfg"
         remedy = f"Delete {self.venv} and run this again, or name another folder with --venv"
         if not config.exists():
-            if any(entry.name not in (STAMP, self.stamp.stem + ".new") and not entry.is_dir()
-                   for entry in self.venv.iterdir()):
+            # What an interrupted run may have left; with anything else the folder is the user's.
+            ours = {"bin", "include", "lib", "lib64", self.stamp.name, f"{self.stamp.stem}.new"}
+            if any(entry.name not in ours for entry in self.venv.iterdir()):
                 raise InstallError(f"{self.venv} exists and is no virtual environment. {remedy}")
             return
         version = re.search(r"(?m)^version\s*=\s*(\d+)\.(\d+)", config.read_text(encoding="utf-8"))
@@ -210,13 +212,11 @@ class Installation:
 
     def _make_venv(self) -> None:
         say(f"making the virtual environment {self.venv} with Python {platform.python_version()}")
-        code, errors = _run([sys.executable, "-m", "venv", str(self.venv)])
+        code, _ = _run([sys.executable, "-m", "venv", str(self.venv)])
         if code:
             raise InstallError(
-                "Python could not make the environment (its message stands above). On Debian and "
-                "Ubuntu it is a package of its own: apt-get install python3-venv"
-                if "ensurepip" in errors or not shutil.which("python3-venv")
-                else "Python could not make the environment; its message stands above"
+                "Python could not make the environment; its message stands above. On Debian and "
+                "Ubuntu a package is often missing: apt-get install python3-venv"
             )
 
     def _remove_half_installed(self) -> None:
@@ -238,6 +238,8 @@ class Installation:
     def _install_cpu_torch(self, pins: str) -> None:
         """Install torch's CPU build, which the public index does not have."""
         requirement = torch_requirement(pins)
+        if (self._site_packages() / f"{requirement.replace('==', '-')}.dist-info").exists():
+            return
         say(f"looking for {requirement} in the folders that pip is told of")
         code, _ = _run(
             self._pip_command("install", "--quiet", "--no-deps", "--no-index", requirement),

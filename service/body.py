@@ -163,7 +163,8 @@ def validate(model: type[ModelT], value: Any, prefix: str = "") -> ModelT:
     """
     if not isinstance(value, dict):
         where = prefix.rstrip(".") or "body"
-        hint = "; several go to POST /classify/batch" if isinstance(value, list) else ""
+        is_batch = isinstance(value, list) and not prefix
+        hint = "; several go to POST /classify/batch" if is_batch else ""
         raise InvalidRequestError(
             [Fault(where, f"must be a JSON object, got {json_kind(value)}{hint}")]
         )
@@ -177,14 +178,12 @@ def validate(model: type[ModelT], value: Any, prefix: str = "") -> ModelT:
             for item in error.errors(include_url=False)
             for place, message in _messages(dict(item))
         ]
-        raise InvalidRequestError(_without_flood(list(dict.fromkeys(faults)))) from error
-
-
-def _without_flood(faults: list[Fault]) -> list[Fault]:
-    num_left = len(faults) - _MAX_FAULTS
-    if num_left <= 0:
-        return faults
-    return [*faults[:_MAX_FAULTS], Fault("body", f"{num_left} more faults are not listed")]
+        faults = list(dict.fromkeys(faults))
+        num_left = len(faults) - _MAX_FAULTS
+        if num_left > 0:
+            where = prefix.rstrip(".") or "body"
+            faults[_MAX_FAULTS:] = [Fault(where, f"has more faults, {num_left} are not listed")]
+        raise InvalidRequestError(faults) from error
 
 
 def _path(location: tuple[int | str, ...], kind: str) -> str:

@@ -37,21 +37,13 @@ def cache_errors(folder: Path, needed_bytes: int) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _FULL:
-            raise full_disk(folder, needed_bytes) from error
+            raise _full_disk(folder, needed_bytes) from error
         if error.errno in _NOT_WRITABLE:
             raise WeightsError(
                 f"cannot write to {folder} ({error}): point DETECTOR_CACHE_DIR to a folder that "
                 "this user may write to"
             ) from error
         raise
-
-
-def full_disk(folder: Path, needed_bytes: int) -> WeightsError:
-    """Return the error for a disk that cannot hold what is needed."""
-    return WeightsError(
-        f"the disk that holds {folder} is full: {needed_bytes} bytes are needed. Free some space, "
-        "or point DETECTOR_CACHE_DIR to a larger disk"
-    )
 
 
 def require_room(folder: Path, needed_bytes: int) -> None:
@@ -61,7 +53,7 @@ def require_room(folder: Path, needed_bytes: int) -> None:
         WeightsError: Names the folder and the bytes.
     """
     if shutil.disk_usage(folder).free < needed_bytes:
-        raise full_disk(folder, needed_bytes)
+        raise _full_disk(folder, needed_bytes)
 
 
 @contextmanager
@@ -97,3 +89,10 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _full_disk(folder: Path, needed_bytes: int) -> WeightsError:
+    return WeightsError(
+        f"the disk that holds {folder} is full: {needed_bytes} bytes are needed. Free some space, "
+        "or point DETECTOR_CACHE_DIR to a larger disk"
+    )

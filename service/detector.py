@@ -165,7 +165,9 @@ class Detector:
         if not math.isfinite(probability):
             # Numbers that overflowed in the engine; compared with a threshold, NaN would be
             # `correct`.
-            raise EngineFaultError("the inference engine gave log-probabilities that are no numbers")
+            raise EngineFaultError(
+                "the inference engine gave log-probabilities that are no numbers"
+            )
         first = generation or read
         calls = [call for call in (generation, read) if call is not None]
         return Classification(

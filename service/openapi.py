@@ -86,11 +86,44 @@ _FAULTS: dict[str, ServiceError] = {
     "deadline": errors.DeadlineError("no verdict within 60 s; the work on it was stopped"),
 }
 
+_INFO: dict[str, Any] = {
+    "model": _VERDICT["model"],
+    "base_model": "HuggingFaceTB/SmolLM2-135M-Instruct",
+    "contract_version": 1,
+    "contract": "0123456789abcdef",
+    "calibration": {"temperature": 1.0, "threshold": 0.5},
+    "label_token_ids": {"hallucination": 1234, "correct": 2345},
+    "golden_metrics": {"f1": 0.91},
+    "engine": {"name": "vllm", "version": "0.31.0", "device": "cpu", "dtype": "float32"},
+    "limits": {
+        "input_tokens": 3984,
+        "output_tokens": 96,
+        "body_bytes": 1048576,
+        "json_depth": 16,
+        "batch_items": 64,
+        "in_flight_items": 128,
+        "queued_tokens": 65536,
+        "items_per_minute": None,
+        "request_timeout_s": 60.0,
+    },
+    "cold_start_s": {"download": 2.1, "load": 24.3, "warm_up": 1.2, "total": 27.6},
+}
+
+
+def _header(description: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"description": description, "required": True, "schema": schema or {"type": "string"}}
+
+
+_REQUEST_ID = {"X-Request-ID": _header("Yours where you sent a harmless one, else a new one.")}
+_SERVER_TIMING = {"Server-Timing": _header("Milliseconds: queue, inference, total.")}
+_STATUS_HEADERS = {
+    401: {"WWW-Authenticate": _header("The scheme: Bearer.")},
+    405: {"Allow": _header("The methods that the path takes.")},
+}
 _RETRY_AFTER = {
-    "Retry-After": {
-        "description": "Seconds after which a retry has a chance.",
-        "schema": {"type": "integer", "minimum": 1},
-    }
+    "Retry-After": _header(
+        "Seconds after which a retry has a chance.", {"type": "integer", "minimum": 1}
+    )
 }
 
 
@@ -116,6 +149,7 @@ def _add_example(
         kind.status,
         {
             "description": kind.title,
+            "headers": _REQUEST_ID | _STATUS_HEADERS.get(kind.status, {}),
             "content": {
                 PROBLEM_MEDIA_TYPE: {
                     "schema": {"$ref": "#/components/schemas/Problem"},
@@ -126,11 +160,19 @@ def _add_example(
     )
     answer["content"][PROBLEM_MEDIA_TYPE]["examples"][name] = {"value": body}
     if "retry_after_s" in body:
-        answer["headers"] = _RETRY_AFTER
+        answer["headers"] |= _RETRY_AFTER
 
 
-def _ok(model: Any, example: Any) -> dict[int | str, dict[str, Any]]:
-    return {200: {"model": model, "content": {"application/json": {"example": example}}}}
+def _ok(
+    model: Any, example: Any, headers: dict[str, Any] | None = None
+) -> dict[int | str, dict[str, Any]]:
+    return {
+        200: {
+            "model": model,
+            "headers": _REQUEST_ID | (headers or {}),
+            "content": {"application/json": {"example": example}},
+        }
+    }
 
 
 def _body(model: Any) -> dict[str, Any]:
@@ -149,7 +191,8 @@ _BATCH_FAULTS = (
 )  # fmt: skip
 
 CLASSIFY: dict[str, Any] = {
-    "responses": _ok(ClassifyResponse, _VERDICT) | _problem_responses(*_CALL_FAULTS),
+    "responses": _ok(ClassifyResponse, _VERDICT, _SERVER_TIMING)
+    | _problem_responses(*_CALL_FAULTS),
     "openapi_extra": _body(ClassifyRequest),
 }
 BATCH: dict[str, Any] = {
@@ -174,13 +217,14 @@ READYZ: dict[str, Any] = {
     | _problem_responses("unauthorized", "loading", "dead")
 }
 INFO: dict[str, Any] = {
-    "responses": {200: {"model": Info}} | _problem_responses("unauthorized", "loading", "dead")
+    "responses": _ok(Info, _INFO) | _problem_responses("unauthorized", "loading", "dead")
 }
 METRICS: dict[str, Any] = {
     "response_model": None,
     "responses": {
         200: {
             "description": "Prometheus' text format",
+            "headers": _REQUEST_ID,
             "content": {"text/plain": {"example": "detector_ready 1.0\n"}},
         }
     }

@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from contract.calibration import LabelLogprobs
@@ -28,6 +29,7 @@ from service.engine.base import (
     ProgressCallback,
     Prompt,
 )
+from service.engine.forking import forked_engine
 from service.errors import EngineDeadError, EngineFaultError, StartError
 from service.settings import Settings
 from service.weights import Weights
@@ -76,8 +78,9 @@ class VllmEngine:
         progress(Phase.LOAD, "importing vLLM")
         await asyncio.to_thread(self._import)
         progress(Phase.LOAD, f"loading the weights from {weights.folder}")
-        self._llm = await asyncio.to_thread(self._build, weights)
-        self._tokenizer = self._llm.get_tokenizer()
+        llm = await asyncio.to_thread(self._build, weights)
+        self._llm = llm
+        self._tokenizer = llm.get_tokenizer()
         self._label_token_ids = find_label_token_ids(self._tokenizer)
         check_special_tokens(self._tokenizer)
         recorded = weights.manifest.label_token_ids if weights.manifest else None
@@ -115,7 +118,7 @@ class VllmEngine:
         dtype = settings.dtype
         if self._device == "cpu":
             # The launcher has set the threads for this process and its children, so the computing
-            # engine needs no worker process of its own: one import of torch less at the start.
+            # engine needs no worker process of its own.
             options["distributed_executor_backend"] = "uni"
             options["enforce_eager"] = True
             options["block_size"] = settings.block_size_tokens or _CPU_BLOCK_SIZE_TOKENS
@@ -137,12 +140,13 @@ class VllmEngine:
             trust_remote_code=False,
             **options,
         )
+        usage = UsageContext.OPENAI_API_SERVER
         try:
-            llm = AsyncLLM.from_engine_args(
-                arguments,
-                usage_context=UsageContext.OPENAI_API_SERVER,
-                stat_loggers=[self._pulse.logger_class()],
-            )
+            config = arguments.create_engine_config(usage)
+            with forked_engine() if self._device == "cpu" else nullcontext():
+                llm = AsyncLLM.from_vllm_config(
+                    config, usage_context=usage, stat_loggers=[self._pulse.logger_class()]
+                )
         except (RuntimeError, ValueError, OSError) as error:
             raise StartError(
                 f"vLLM did not start: {error}. The engine's own lines above this one say more; "
@@ -334,7 +338,7 @@ class _Pulse:
 
         pulse = self
 
-        class PulseLogger(StatLoggerBase):
+        class PulseLogger(StatLoggerBase):  # type: ignore[misc]
             def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
                 pass
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from support.service_process import ServiceProcess, metric, service_process
 from support.waiting import wait_until
@@ -224,6 +225,16 @@ def test_a_killed_engine_ends_the_process_without_a_verdict(tmp_path: Path) -> N
             assert answer.result().json()["type"].endswith(":engine-dead")
         assert service.wait(30) == 3
         assert "the inference engine has died" in service.log
+
+
+def test_the_engine_ends_when_the_server_is_killed(tmp_path: Path) -> None:
+    """A forked or spawned engine of vLLM would go on and hold its memory for ever."""
+    with service_process(tmp_path) as service:
+        service.wait_ready()
+        (engine,) = service.engine_pids()
+        service.signal(signal.SIGKILL)
+        service.wait()
+        wait_until(lambda: not psutil.pid_exists(engine), timeout_s=10)
 
 
 def test_a_paused_engine_is_found_stuck(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.small_disk import mounted
 from support.stub_hub import (
     COMMIT,
     OTHER_COMMIT,
@@ -116,13 +117,13 @@ def test_a_cached_branch_survives_an_outage_with_a_warning(
 
 
 def test_no_request_is_made_offline(hub: StubHub, fetch: Fetcher) -> None:
-    with pytest.raises(WeightsError, match="DETECTOR_OFFLINE .* is set: start once without it"):
+    with pytest.raises(WeightsError, match=r"DETECTOR_OFFLINE .* is set: start once without it"):
         fetch(offline=True)
     assert hub.requests == []
 
 
 def test_an_unreachable_hub_is_named(hub: StubHub, fetch: Fetcher) -> None:
-    with pytest.raises(WeightsError, match="127.0.0.1:9 cannot be reached .*check the network"):
+    with pytest.raises(WeightsError, match=r"127.0.0.1:9 cannot be reached .*check the network"):
         fetch(hub_endpoint="http://127.0.0.1:9", hub_attempts=3)
     assert sum(fetch.waits_s) == pytest.approx(2.25, abs=0.75)  # 0.5 to 1, then 1 to 2
 
@@ -209,7 +210,7 @@ def test_a_connection_that_is_always_cut_leaves_a_part_for_the_next_start(
     hub: StubHub, fetch: Fetcher
 ) -> None:
     hub.faults = [Fault(MODEL, cut_after_bytes=10_000)]
-    with pytest.raises(WeightsError, match="in 3 tries .* is kept in .*: start again to go on"):
+    with pytest.raises(WeightsError, match=r"in 3 tries .* is kept in .*: start again to go on"):
         fetch(hub_attempts=3)
     hub.faults, hub.requests = [], []
     assert content(fetch()) == FILES
@@ -278,12 +279,11 @@ def test_two_starts_at_once_fetch_once(hub: StubHub, tmp_path: Path) -> None:
     assert fetchers[0]() == fetchers[1]()
 
 
-def test_a_full_disk_is_told_before_the_fetch(
-    hub: StubHub, small_disk: Path, fetch: Fetcher
-) -> None:
-    fetch.cache_dir = small_disk
-    with pytest.raises(WeightsError, match=r"is full: \d{6} bytes are needed. Free some space"):
-        fetch()
+def test_a_full_disk_is_told_before_the_fetch(hub: StubHub, tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "size=64k") as disk:
+        message = rf"holds {disk}.* is full: \d{{6}} bytes are needed. Free some space"
+        with pytest.raises(WeightsError, match=message):
+            Fetcher(hub, disk)()
     assert hub.paths("/resolve/") == []
 
 
@@ -304,8 +304,13 @@ def test_a_limit_met_on_the_way_is_told_like_a_full_disk(hub: StubHub, tmp_path:
 
 def test_a_cache_that_cannot_be_written_is_named(hub: StubHub, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(WeightsError, match="cannot write to .*point DETECTOR_CACHE_DIR"):
+    with pytest.raises(WeightsError, match=r"cannot write to .*point DETECTOR_CACHE_DIR"):
         Fetcher(hub, tmp_path / "file")()
+    with (
+        mounted(tmp_path / "disk", "ro") as disk,
+        pytest.raises(WeightsError, match=r"Read-only.*point DETECTOR_CACHE_DIR"),
+    ):
+        Fetcher(hub, disk)()
 
 
 def test_nothing_is_written_outside_the_cache(hub: StubHub, tmp_path: Path) -> None:
@@ -332,14 +337,3 @@ def run_python(script: str, *args: str, **environ: str) -> subprocess.CompletedP
         [sys.executable, "-c", script, *args],
         cwd=ROOT, env={**clean, **environ}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small-disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("needs the right to mount a tmpfs (root with CAP_SYS_ADMIN)")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)

@@ -1,0 +1,49 @@
+# Settings, on the command line or in the environment: `make serve PORT=8001`.
+ACCELERATOR ?= cpu
+MODEL ?= $(or $(DETECTOR_MODEL),embedded)
+PORT ?= $(or $(DETECTOR_PORT),8000)
+# More arguments for what the target runs: `make serve ARGS="--log-json"`, `make test ARGS="-k api"`.
+ARGS ?=
+
+# One environment for each accelerator: vLLM's two builds own the same files.
+VENV ?= $(if $(filter cuda,$(ACCELERATOR)),.venv-cuda,.venv)
+
+# The first of the two that is a Python 3.11; else python3, and the installer says what is missing.
+ifndef PYTHON
+PYTHON = $(shell for python in python3.11 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null \
+	&& echo $$python && exit; done; echo python3)
+endif
+
+INSTALL = "$(PYTHON)" requirements/install.py --accelerator "$(ACCELERATOR)" --venv "$(VENV)"
+RUN = "$(VENV)/bin/python" -m
+
+SHELL = /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help serve test check bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+# exec, so that Ctrl-C and SIGTERM reach the service itself, which then drains.
+serve: ## run the service (PORT=8000 MODEL=embedded ACCELERATOR=cpu|cuda)
+	@$(INSTALL)
+	@exec $(RUN) service --model "$(MODEL)" --port "$(PORT)" $(ARGS)
+
+test: ## run all tests (ARGS="-m 'not engine'" for the quick ones)
+	@$(INSTALL) --dev
+	@exec $(RUN) pytest $(ARGS)
+
+check: ## lint, formatting and types
+	@$(INSTALL) --dev
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy --strict contract/ service/ client/
+
+bench: ## compare with vLLM's own server and with the bare engine, on this machine
+	@$(INSTALL)
+	@exec $(RUN) loadtest.compare $(ARGS)
+
+clean: ## remove caches and build products; environments stay
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache build *.egg-info
+	find . -name '.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
