@@ -78,7 +78,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _prepared_folder(model: str) -> str:
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "service.weights", model],
+        [sys.executable, "-m", "service.fetch", "--model", model],
         stdout=subprocess.PIPE,
         text=True,
         check=False,

@@ -44,8 +44,9 @@ EXPECTED_COMPLAINTS = re.compile(
 )
 
 # Words in pip's errors, and what they mean.
+DISK_FULL = r"No space left on device|Errno 28"
 CAUSES = {
-    r"No space left on device|Errno 28": (
+    DISK_FULL: (
         "the disk is full. Packages are unpacked in the environment and in the folder for "
         "temporary files; TMPDIR names another"
     ),
@@ -241,13 +242,15 @@ class Installation:
         if (self._site_packages() / f"{requirement.replace('==', '-')}.dist-info").exists():
             return
         say(f"looking for {requirement} in the folders that pip is told of")
-        code, _ = _run(
+        code, output = _run(
             self._pip_command("install", "--quiet", "--no-deps", "--no-index", requirement),
             is_silent=True,
         )
         if code == 0:
             say(f"{requirement}: taken from there")
             return
+        if re.search(DISK_FULL, output):
+            raise InstallError(CAUSES[DISK_FULL])
         say(f"not there. Trying {TORCH_CPU_INDEX}")
         try:
             self._pip("install", "--no-deps", "--index-url", TORCH_CPU_INDEX, requirement)

@@ -204,8 +204,10 @@ def _convert_apart(gguf: Path, folder: Path, adapter: Path | None, progress: Pro
     ):
         try:
             for message in _messages(child):
-                error = message.get("error", error)
-                show(message)
+                if "error" in message:
+                    error = message["error"]
+                else:
+                    show(message["text"], message["percent"])
         finally:
             child.kill()
     if child.returncode == 0:
@@ -242,19 +244,20 @@ def _messages(child: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def _display(progress: Progress) -> Iterator[Callable[[dict[str, Any]], None]]:
+def _display(progress: Progress) -> Iterator[Callable[[str, int], None]]:
     what = "preparing the embedded model (once)"
     if not sys.stderr.isatty():
-        yield lambda message: progress(f"{what}: {message.get('text', '')}")
+        yield lambda text, percent: progress(f"{what}: {text}")
         return
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     layout = "{desc}: {percentage:3.0f}%|{bar:30}| {elapsed}{postfix}"
     with tqdm(total=100, desc=what, bar_format=layout, leave=False) as bar:
 
-        def show(message: dict[str, Any]) -> None:
-            bar.set_postfix_str(message.get("text", ""), refresh=False)
-            bar.n = message.get("percent", bar.n)
+        def show(text: str, percent: int) -> None:
+            progress(what)  # always the same, so that no line of a log breaks the bar
+            bar.set_postfix_str(text, refresh=False)
+            bar.n = percent
             bar.refresh()
 
         yield show

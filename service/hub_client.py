@@ -32,7 +32,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 """A commit's full name; anything else is a branch or a tag."""
 
 _SUFFIXES = (".safetensors", ".json", ".txt", ".jinja", ".model")
-_RETRIED_STATUS = {408, 429, 500, 502, 503, 504}
+_RETRIED_REFUSALS = {408, 429}
 _MAX_BACKOFF_S = 30.0
 _MAX_RETRY_AFTER_S = 300.0  # the Hub counts requests in windows of five minutes
 
@@ -215,7 +215,7 @@ class HubClient:
 
     def _explain(self, response: httpx.Response, revision: str) -> Exception:
         status, code = response.status_code, response.headers.get("X-Error-Code")
-        if status in _RETRIED_STATUS:
+        if status in _RETRIED_REFUSALS or status >= 500:
             retry_after = response.headers.get("Retry-After", "")
             wait_s = float(retry_after) if retry_after.isdigit() else 0.0
             return TransientError(f"the Hub answered {status}", wait_s)

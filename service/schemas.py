@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from typing import Annotated, Any, Literal, LiteralString
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -19,11 +17,6 @@ TEXT_FAULTS: LiteralString = "text_faults"
 
 MAX_DOCUMENTS = 10_000
 """Texts that `knowledge` may have: fenced, this many cannot fit any model. Each costs time."""
-
-# What an accent may be hidden in: neither letters nor blanks nor ASCII.
-_MARK_RUN = re.compile(r"[^\w\s!-~]{31,}")
-_MAX_MARKS = 30  # in a row; the Stream-Safe Text Format of Unicode (UAX 15, section 13)
-_MARKS_OF_MARKS = "\u0f73\u0f75\u0f81"  # not combining themselves, but made of two that are
 
 _EXAMPLE: dict[str, Any] = {
     "knowledge": "The pool is 25 metres long and was opened in 1974.",
@@ -91,31 +84,11 @@ def text_fault(value: object) -> str | None:
     """Return what keeps a value from being judged as text, None where nothing does."""
     if not isinstance(value, str):
         return f"must be a string, got {json_kind(value)}"
-    if _has_endless_marks(value):
-        return f"holds more than {_MAX_MARKS} combining marks in a row, which no writing needs"
     try:
         normalise_text(value, "text")
     except TextError as error:
         return error.reason
     return None
-
-
-def _has_endless_marks(text: str) -> bool:
-    """Tell whether to sort the marks on one letter would cost quadratic time.
-
-    Python's NFC takes a minute for the marks that one body can hold.
-    """
-    for run in _MARK_RUN.finditer(text):
-        num_marks = 0
-        for char in run.group():
-            if unicodedata.combining(char) or char in _MARKS_OF_MARKS:
-                num_marks += 1
-                if num_marks > _MAX_MARKS:
-                    return True
-            elif unicodedata.category(char)[0] not in "CM":
-                # Invisible characters do not count: the normalisation takes them away.
-                num_marks = 0
-    return False
 
 
 def json_kind(value: object) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import platformdirs
-from pydantic import Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contract.prompt import OUTPUT_BUDGET_TOKENS
@@ -25,6 +25,14 @@ MIB = 1024**2  # bytes
 def default_cache_dir() -> Path:
     """Return the user's cache folder for this project (``XDG_CACHE_HOME`` is honoured)."""
     return Path(platformdirs.user_cache_dir("hallucination-detector"))
+
+
+def _as_number(value: object) -> object:
+    """Read digits as a number: pydantic compares a text from outside with ``Literal`` as it is."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+BlockSize = Annotated[Literal[16, 32, 64, 128], BeforeValidator(_as_number)]
 
 
 class Settings(BaseSettings):
@@ -73,7 +81,7 @@ class Settings(BaseSettings):
     """Tokens that the engine computes in one step."""
     kv_cache_bytes: int = Field(default=GIB, ge=64 * MIB)
     """Memory for attention keys and values."""
-    block_size_tokens: Literal[16, 32, 64, 128] | None = None
+    block_size_tokens: BlockSize | None = None
     """Tokens in a block of the prefix cache; 32 on CPU, the engine's own elsewhere."""
     cpu_threads: int | None = Field(default=None, ge=1, le=1024)
     """Threads that compute, on CPU; every core that the process may use where unset."""

@@ -16,8 +16,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "golden"
 
 _RAISE_VERSION = (
-    "Weights in use were trained on the pinned words. Undo the change, or raise CONTRACT_VERSION in "
-    "contract/manifest.py, run the test again with GOLDEN_UPDATE=1 and train again."
+    "Weights in use were trained on the pinned words. Undo the change, or raise CONTRACT_VERSION "
+    "in contract/manifest.py, run the test again with GOLDEN_UPDATE=1 and train again."
 )
 
 

