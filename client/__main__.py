@@ -32,7 +32,7 @@ from client.bulk import BulkRun, StoppedEarly, Tally
 from client.errors import DetectorError
 from client.records import FileRecords, Records, RecordsError, StreamRecords
 
-DEFAULT_KEY_ENV = "DETECTOR_API_KEY"
+DEFAULT_KEY_ENV = "HALLUCINATION_DETECTOR_API_KEY"
 _LINE_EVERY_S = 10.0
 
 
@@ -77,9 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
         _say("stopped")
         return 130
     except BrokenPipeError:
-        # The reader has left; nor may Python's own flush at the end meet the broken pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
+        return 2  # the reader of stdout has left
     except (StoppedEarly, RecordsError, DetectorError, OSError) as error:
         _say(f"{error}")
         return 2

@@ -30,7 +30,7 @@ class BlankTextError(TextError):
 
 
 class InvalidTextError(TextError):
-    """A field is not valid Unicode text: it holds a lone surrogate."""
+    """A field is not text to read: it holds a lone surrogate, or piles of combining marks."""
 
 
 class UnreadableReplyError(ContractError):

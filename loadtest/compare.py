@@ -122,7 +122,7 @@ def _run_bare(
 ) -> dict[str, list[float]]:
     work = {"folder": folder, "examples": [asdict(example) for example in examples]}
     with (out / "bare-engine.log").open("wb") as log:
-        done = subprocess.run(  # noqa: S603
+        done = subprocess.run(
             [sys.executable, "-m", "loadtest.bare_engine"],
             input=json.dumps(work).encode(),
             env=like.environ(os.environ),

@@ -171,8 +171,13 @@ def vllm_servers(folder: str, preload: str) -> list[VllmServer]:
         VllmServer(
             folder,
             "vLLM's server with all our settings (and one process, 32-token blocks)",
-            [*tuned, "--block-size", str(BLOCK_SIZE_TOKENS)]
-            + ["--distributed-executor-backend", "uni"],
+            [
+                *tuned,
+                "--block-size",
+                str(BLOCK_SIZE_TOKENS),
+                "--distributed-executor-backend",
+                "uni",
+            ],
             {
                 "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
                 "OMP_NUM_THREADS": str(os.cpu_count() or 1),

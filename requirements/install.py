@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         check_machine()
         Installation(options.venv, options.accelerator, options.dev).bring_up_to_date()
-    except InstallError as error:
+    except (InstallError, OSError) as error:
         say(f"cannot install: {error}")
         return 1
     except KeyboardInterrupt:

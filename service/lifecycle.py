@@ -211,7 +211,8 @@ class Lifecycle:
             await asyncio.sleep(_WATCH_EVERY_S)
             if self._engine.is_dead:
                 self._fail("the inference engine has died")
-            elif self._engine.stalled_s > self._settings.stuck_after_s:
+            elif self.loaded.is_set() and self._engine.stalled_s > self._settings.stuck_after_s:
+                # Not before: the first requests compile, without a token for some seconds.
                 self._fail(
                     f"the inference engine is stuck: requests run, and for "
                     f"{self._engine.stalled_s:.0f} s it has made no progress"

@@ -6,10 +6,12 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import PlainTextResponse
 
 from service import errors
 from service.errors import Fault, ServiceError
 from service.problems import (
+    INTERNAL,
     METHOD_NOT_ALLOWED,
     PROBLEM_MEDIA_TYPE,
     ProblemType,
@@ -133,6 +135,7 @@ def _problem_responses(*names: str) -> dict[int | str, dict[str, Any]]:
     for name in names:
         kind = problem_type(_FAULTS[name])
         _add_example(responses, kind, name, to_problem(_FAULTS[name], _ID))
+    _add_example(responses, INTERNAL, "internal", to_problem(RuntimeError(), _ID))
     _add_example(
         responses,
         METHOD_NOT_ALLOWED,
@@ -221,6 +224,7 @@ INFO: dict[str, Any] = {
 }
 METRICS: dict[str, Any] = {
     "response_model": None,
+    "response_class": PlainTextResponse,
     "responses": {
         200: {
             "description": "Prometheus' text format",

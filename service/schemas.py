@@ -18,6 +18,8 @@ TEXT_FAULTS: LiteralString = "text_faults"
 MAX_DOCUMENTS = 10_000
 """Texts that `knowledge` may have: fenced, this many cannot fit any model. Each costs time."""
 
+_Text = Annotated[str, Field(min_length=1)]
+
 _EXAMPLE: dict[str, Any] = {
     "knowledge": "The pool is 25 metres long and was opened in 1974.",
     "question": "How long is the pool?",
@@ -36,13 +38,13 @@ class ClassifyRequest(BaseModel):
         json_schema_extra={"examples": [_EXAMPLE]},
     )
 
-    response: str = Field(min_length=1)
+    response: _Text
     """The text to judge."""
-    question: str | None = Field(default=None, min_length=1)
+    question: _Text | None = None
     """The question that the response answers."""
-    knowledge: str | Annotated[list[str], Field(max_length=MAX_DOCUMENTS)] | None = Field(
-        default=None, min_length=1
-    )
+    knowledge: (
+        _Text | Annotated[list[_Text], Field(min_length=1, max_length=MAX_DOCUMENTS)] | None
+    ) = None
     """What the response should rest on: one text, or several documents. Leave it out to judge
     without; blank knowledge is refused."""
     justification: bool = True

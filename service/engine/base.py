@@ -12,7 +12,6 @@ from contract.labels import Label
 from contract.prompt import Message
 from service.weights import Weights
 
-
 WARM_UP_ID = "warm-up"
 """Request id of the calls that the service itself makes before it is ready."""
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from contract.calibration import LabelLogprobs
-from contract.example import normalise_text
 from contract.labels import Label
 from contract.prompt import CHAT_TEMPLATE_KWARGS, Message
-from contract.reply import REPLY_MARK, label_cue
+from contract.reply import REPLY_MARK
 from service.engine.base import (
     EngineInfo,
     EngineLoad,
@@ -30,6 +28,8 @@ from service.engine.base import (
     Prompt,
 )
 from service.engine.forking import forked_engine
+from service.engine.pulse import Pulse
+from service.engine.tokens import check_special_tokens, find_label_token_ids
 from service.errors import EngineDeadError, EngineFaultError, StartError
 from service.settings import Settings
 from service.weights import Weights
@@ -69,7 +69,7 @@ class VllmEngine:
         self._tokenizer: Any = None
         self._label_token_ids: dict[Label, int] = {}
         self._generate_params: dict[int, SamplingParams] = {}
-        self._pulse = _Pulse()
+        self._pulse = Pulse()
         self._dtype = "unknown"
         self._version = VLLM_VERSION
 
@@ -145,7 +145,7 @@ class VllmEngine:
             config = arguments.create_engine_config(usage)
             with forked_engine() if self._device == "cpu" else nullcontext():
                 llm = AsyncLLM.from_vllm_config(
-                    config, usage_context=usage, stat_loggers=[self._pulse.logger_class()]
+                    config, usage_context=usage, stat_loggers=[_pulse_logger(self._pulse)]
                 )
         except (RuntimeError, ValueError, OSError) as error:
             raise StartError(
@@ -305,119 +305,29 @@ class VllmEngine:
         await asyncio.to_thread(llm.shutdown, _SHUTDOWN_S)
 
 
-class _Pulse:
-    """Sees every step of the engine: the heartbeat that vLLM's own health check lacks."""
+def _pulse_logger(pulse: Pulse) -> Any:
+    """Return a class of vLLM's stat loggers that tells the pulse of every step."""
+    from vllm.v1.metrics.loggers import StatLoggerBase
 
-    def __init__(self) -> None:
-        self._num_requests = 0
-        self._beat_at = 0.0
-        self.load = EngineLoad(0, 0)
+    class PulseLogger(StatLoggerBase):  # type: ignore[misc]
+        def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
+            pass
 
-    def request(self) -> _Running:
-        return _Running(self)
+        def record(
+            self,
+            scheduler_stats: Any,
+            iteration_stats: Any,
+            mm_cache_stats: Any = None,
+            engine_idx: int = 0,
+        ) -> None:
+            if scheduler_stats is not None:
+                stats = scheduler_stats
+                pulse.beat(EngineLoad(stats.num_running_reqs, stats.num_waiting_reqs))
 
-    def begin(self) -> None:
-        if self._num_requests == 0:
-            self._beat_at = time.monotonic()
-        self._num_requests += 1
+        def log_engine_initialized(self) -> None:
+            pass
 
-    def end(self) -> None:
-        self._num_requests -= 1
-
-    def beat(self, load: EngineLoad) -> None:
-        self._beat_at = time.monotonic()
-        self.load = load
-
-    @property
-    def stalled_s(self) -> float:
-        return time.monotonic() - self._beat_at if self._num_requests else 0.0
-
-    def logger_class(self) -> Any:
-        """Return a factory of stat loggers that report every engine step to this object."""
-        from vllm.v1.metrics.loggers import StatLoggerBase
-
-        pulse = self
-
-        class PulseLogger(StatLoggerBase):  # type: ignore[misc]
-            def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
-                pass
-
-            def record(
-                self,
-                scheduler_stats: Any,
-                iteration_stats: Any,
-                mm_cache_stats: Any = None,
-                engine_idx: int = 0,
-            ) -> None:
-                if scheduler_stats is not None:
-                    pulse.beat(
-                        EngineLoad(
-                            scheduler_stats.num_running_reqs, scheduler_stats.num_waiting_reqs
-                        )
-                    )
-
-            def log_engine_initialized(self) -> None:
-                pass
-
-        return PulseLogger
-
-
-class _Running:
-    """Counts one request as running while the block lasts."""
-
-    def __init__(self, pulse: _Pulse) -> None:
-        self._pulse = pulse
-
-    def __enter__(self) -> None:
-        self._pulse.begin()
-
-    def __exit__(self, *_: object) -> None:
-        self._pulse.end()
-
-
-def find_label_token_ids(tokenizer: Any) -> dict[Label, int]:
-    """Return the first token of each label where it stands after ``Class:``.
-
-    Raises:
-        StartError: The labels share it, or the text before them is tokenised differently beside
-            each: then no single position could be read.
-    """
-    cue = label_cue("Justified.")
-    cue_ids = tokenizer.encode(cue, add_special_tokens=False)
-    found: dict[Label, int] = {}
-    for label in Label:
-        ids = tokenizer.encode(f"{cue} {label}", add_special_tokens=False)
-        if ids[: len(cue_ids)] != cue_ids or len(ids) == len(cue_ids):
-            raise StartError(
-                f"this tokenizer merges {REPLY_MARK!r} with the label {label}: its probability "
-                "cannot be read; use another base model"
-            )
-        found[label] = ids[len(cue_ids)]
-    if len(set(found.values())) != len(Label):
-        raise StartError(
-            "both labels begin with the same token of this tokenizer, so their probabilities "
-            "cannot be told apart; use another base model"
-        )
-    return found
-
-
-def check_special_tokens(tokenizer: Any) -> None:
-    """Make sure that no text of a user can become a special token.
-
-    Raises:
-        StartError: The contract's normalisation lets one through.
-    """
-    passed = []
-    for text, token_id in tokenizer.get_added_vocab().items():
-        harmless = normalise_text(f"a {text} b", "probe")
-        if token_id in tokenizer.encode(harmless, add_special_tokens=False):
-            passed.append(text)
-    if passed:
-        raise StartError(
-            f"the special tokens {passed} of this tokenizer would pass the contract's "
-            "normalisation, so a text could open a turn: teach contract/example.py their form, "
-            "raise the contract's version and train again"
-        )
+    return PulseLogger
 
 
 def _at(logprobs: Any, position: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
@@ -85,10 +86,8 @@ def test_drain_ends_at_its_bound(start: Start) -> None:
         assert service.wait() == 0
         assert time.monotonic() - began < 10
         # Given up: an error, never a verdict.
-        try:
+        with contextlib.suppress(httpx.TransportError):
             assert never.result().status_code >= 500
-        except httpx.TransportError:
-            pass
 
 
 def test_sigterm_while_loading_ends_at_once(start: Start) -> None:
@@ -157,10 +156,8 @@ def test_a_stuck_engine_fails_livez_and_ends_the_process(start: Start) -> None:
         answer = pool.submit(classify, address)
         wait_until(lambda: service.http.get("/livez").status_code == 503, timeout_s=5)
         assert service.wait(20) == 3
-        try:
+        with contextlib.suppress(httpx.TransportError):
             assert answer.result().status_code >= 500
-        except httpx.TransportError:
-            pass
     assert "is stuck" in service.log
 
 
@@ -231,9 +228,9 @@ def test_the_log_has_one_line_a_request_and_never_a_text(start: Start) -> None:
     lines = [json.loads(line) for line in service.log.splitlines()]
     by_id = {line["request_id"]: line for line in lines if "request_id" in line}
     assert set(by_id) == {"id-1", "id-2"}
-    assert by_id["id-1"]["http_status"] == 200
+    assert by_id["id-1"]["status"] == 200
     assert by_id["id-1"]["input_tokens"] > 0
-    assert by_id["id-2"]["http_status"] == 422
+    assert by_id["id-2"]["status"] == 422
 
 
 def test_ctrl_c_on_the_whole_group_drains_too(start: Start) -> None:

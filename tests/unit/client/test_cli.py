@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(autouse=True)
 def _no_key(monkeypatch):
-    monkeypatch.delenv("DETECTOR_API_KEY", raising=False)
+    monkeypatch.delenv("HALLUCINATION_DETECTOR_API_KEY", raising=False)
 
 
 @pytest.fixture
@@ -352,6 +352,13 @@ def test_one_row_that_kills_its_connection_fails_alone(stub, rows, out):
     (failed,) = [r for r in read(out) if "problem" in r]
     assert failed["line"] == 4
     assert failed["problem"]["type"].startswith("urn:hallucination-detector:client:")
+
+
+def test_unserved_rows_count_only_in_turn(stub, rows, out):
+    plain, unserved = stub.reply, ("r0", "r1", "r3", "r4", "r6", "r7")
+    stub.reply = lambda body: (200, {}, b"<html>") if body["response"] in unserved else plain(body)
+    assert run(stub, rows(20), "--out", out, "--concurrency", "1") == 1
+    assert [r["line"] for r in read(out) if "problem" in r] == [1, 2, 4, 5, 7, 8]
 
 
 def test_readiness_is_waited_for(stub, rows, out, capsys):

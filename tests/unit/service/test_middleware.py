@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from support.app_client import (
     until,
 )
 
+from service.engine.base import Engine
 from service.engine.fake import FakeEngine
 from service.errors import StartError
 from service.middleware import ApiKeys
@@ -42,9 +44,6 @@ SECRET_ITEM = {key: f"{CANARY} {value}" for key, value in ITEM.items()}
 async def client() -> AsyncIterator[httpx.AsyncClient]:
     async with running_app(fake_settings()) as (client, _):
         yield client
-
-
-# --- Request id ---
 
 
 @pytest.mark.parametrize("sent", ["a", "my-id.7_X", "0" * 128])
@@ -75,9 +74,6 @@ async def test_another_request_id_is_replaced(sent: str | None, client: httpx.As
 async def test_every_answer_has_a_request_id(path: str, client: httpx.AsyncClient) -> None:
     answer = await client.get(path, headers={"x-request-id": "mine"})
     assert answer.headers["x-request-id"] == "mine"
-
-
-# --- API keys ---
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -218,33 +214,29 @@ async def test_what_stays_open_is_a_setting(settings: dict[str, Any], opened: se
     assert within["/classify"] == 405
 
 
-# --- Log ---
+@contextmanager
+def own_logging(level: str = "info", *, as_json: bool = True) -> Iterator[None]:
+    """Log as the service does, to stderr, and put back afterwards what was there."""
+    root = logging.getLogger()
+    handlers, before = root.handlers[:], root.level
+    root.handlers.clear()
+    configure_logging(level, as_json)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(before)
 
 
-@pytest.fixture
-def json_log(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixture[str]]:
-    """Log as the service does with ``log_json``; the lines are on stderr."""
-    with own_logging("info", as_json=True):
-        yield capsys
-
-
-class own_logging:  # noqa: N801
-    """Configure logging for a while, and put back what was there."""
-
-    def __init__(self, level: str, *, as_json: bool) -> None:
-        self._level = level
-        self._as_json = as_json
-
-    def __enter__(self) -> None:
-        root = logging.getLogger()
-        self._before = root.handlers[:], root.level
-        root.handlers.clear()
-        configure_logging(self._level, self._as_json)
-
-    def __exit__(self, *_: object) -> None:
-        root = logging.getLogger()
-        root.handlers[:], level = self._before
-        root.setLevel(level)
+@asynccontextmanager
+async def logged_app(
+    capsys: pytest.CaptureFixture[str], settings: Settings, engine: Engine | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Run the app with a log of JSON from which the lines of its start are gone."""
+    with own_logging():
+        async with running_app(settings, engine) as (client, _):
+            log_lines(capsys)
+            yield client
 
 
 def log_lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -257,12 +249,11 @@ def request_lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 @pytest.mark.anyio
 async def test_a_verdict_is_one_line_with_its_figures(
-    json_log: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with running_app(fake_settings(fake_latency_s=0.02)) as (client, _):
-        log_lines(json_log)
+    async with logged_app(capsys, fake_settings(fake_latency_s=0.02)) as client:
         answer = await client.post("/classify", json=SECRET_ITEM, headers={"x-request-id": "r1"})
-    [line] = request_lines(json_log)
+    [line] = request_lines(capsys)
     assert set(line) == {
         "time", "level", "logger", "message", "request_id", "method", "route", "status", "class",
         "input_tokens", "output_tokens", "queue_ms", "inference_ms", "total_ms",
@@ -277,15 +268,14 @@ async def test_a_verdict_is_one_line_with_its_figures(
 
 
 @pytest.mark.anyio
-async def test_every_request_is_one_line(json_log: pytest.CaptureFixture[str]) -> None:
-    async with running_app(fake_settings()) as (client, _):
-        log_lines(json_log)
+async def test_every_request_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    async with logged_app(capsys, fake_settings()) as client:
         await client.post("/classify", json={"response": 7})
         await client.post("/classify/batch", json={"items": [ITEM, {}, ITEM]})
         await client.get(f"/{CANARY}")
         await client.delete("/classify")
         await client.get("/info")
-        lines = request_lines(json_log)
+        lines = request_lines(capsys)
     assert [(line["method"], line["route"], line["status"]) for line in lines] == [
         ("POST", "/classify", 422),
         ("POST", "/classify/batch", 200),
@@ -345,18 +335,14 @@ async def test_no_text_is_ever_logged(as_json: bool, capsys: pytest.CaptureFixtu
     assert "kanarie" not in logged
 
 
-# --- The last boundary ---
-
-
 @pytest.mark.anyio
 async def test_an_unforeseen_error_is_a_problem_a_traceback_and_a_count(
-    json_log: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     settings = fake_settings()
-    async with running_app(settings, BrokenEngine(settings)) as (client, _):
-        log_lines(json_log)
+    async with logged_app(capsys, settings, BrokenEngine(settings)) as client:
         answer = await client.post("/classify", json=ITEM, headers={"x-request-id": "r1"})
-        lines = log_lines(json_log)
+        lines = log_lines(capsys)
         counted = await items_total(client)
         requests = await samples_of(client, "detector_http_requests_total")
     assert answer.status_code == 500
@@ -386,33 +372,31 @@ class UnknowableEngine(FakeEngine):
 
 @pytest.mark.anyio
 async def test_an_unforeseen_error_beside_verdicts_is_logged_too(
-    json_log: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Outside of /classify the traceback was lost."""
     settings = fake_settings()
-    async with running_app(settings, UnknowableEngine(settings)) as (client, _):
-        log_lines(json_log)
+    async with logged_app(capsys, settings, UnknowableEngine(settings)) as client:
         answer = await client.get("/metrics", headers={"x-request-id": "r1"})
     assert answer.status_code == 500
     assert answer.json()["type"].endswith(":internal")
-    [error] = log_lines(json_log)
+    [error] = log_lines(capsys)
     assert error["message"] == "r1: unexpected error"
     assert "RuntimeError: never foreseen" in error["exc_info"]
 
 
 @pytest.mark.anyio
 async def test_one_item_s_unforeseen_error_is_that_item_s_alone(
-    json_log: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     settings = fake_settings()
-    async with running_app(settings, BrokenEngine(settings)) as (client, _):
-        log_lines(json_log)
+    async with logged_app(capsys, settings, BrokenEngine(settings)) as client:
         short = {**ITEM, "justification": False}
         answer = await client.post("/classify/batch", json={"items": [ITEM, short]})
     first, second = answer.json()["results"]
     assert first["problem"]["type"].endswith(":internal")
     assert second["result"]["class"] in ("hallucination", "correct")
-    errors = [line for line in log_lines(json_log) if line["level"] == "ERROR"]
+    errors = [line for line in log_lines(capsys) if line["level"] == "ERROR"]
     assert [line["message"] for line in errors] == [
         f"{first['problem']['request_id']}: unexpected error"
     ]
@@ -443,21 +427,19 @@ async def test_requests_are_counted_by_route_and_status(client: httpx.AsyncClien
 
 @pytest.mark.anyio
 async def test_a_client_that_leaves_while_sending_is_counted_as_gone(
-    json_log: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     app = make_app(fake_settings())
     runtime: Runtime = app.state.runtime
-    async with app.router.lifespan_context(app):
-        await until(runtime.lifecycle.loaded.is_set)
-        log_lines(json_log)
-        caller = Caller(app, "/classify", [b'{"response": '])
-        caller.leave()
-        await caller.call()
-        [line] = request_lines(json_log)
+    with own_logging():
+        async with app.router.lifespan_context(app):
+            await until(runtime.lifecycle.loaded.is_set)
+            log_lines(capsys)
+            caller = Caller(app, "/classify", [b'{"response": '])
+            caller.leave()
+            await caller.call()
+    [line] = request_lines(capsys)
     assert line["status"] == 499
-
-
-# --- Traces ---
 
 
 class Collector:
@@ -480,7 +462,7 @@ class Collector:
                 pass
 
         self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
         self.address = f"http://127.0.0.1:{self._server.server_port}"
 
