@@ -10,7 +10,13 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 
 from contract.labels import Label
 
@@ -81,6 +87,8 @@ class Metrics:
         Args:
             window_verdicts: Verdicts over which share and mean are taken.
         """
+        # One time stamp beside every sample, which nobody asks for.
+        disable_created_metrics()
         self.registry = CollectorRegistry()
         self._window: deque[tuple[bool, float]] = deque(maxlen=window_verdicts)
         self._define_traffic()

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from contract.calibration import LabelLogprobs
@@ -186,10 +188,9 @@ class VllmEngine:
 
     async def generate(self, prompt: Prompt, max_tokens: int, request_id: str) -> Generation:
         """Decode greedily; the labels' log-probabilities come with every token."""
-        output = await self._run(prompt.token_ids, max_tokens, request_id)
-        completion = output.outputs[0]
+        run = await self._run(prompt.token_ids, max_tokens, request_id)
+        completion = run.output.outputs[0]
         token_ids = list(completion.token_ids)
-        queue_s, inference_s = _times(output)
         return Generation(
             text=self._tokenizer.decode(token_ids, skip_special_tokens=True),
             finish_reason=(
@@ -198,30 +199,27 @@ class VllmEngine:
             label_logprobs=self._label_logprobs(token_ids, completion.logprobs),
             num_input_tokens=len(prompt.token_ids),
             num_output_tokens=len(token_ids),
-            num_cached_tokens=output.num_cached_tokens or 0,
-            queue_s=queue_s,
-            inference_s=inference_s,
+            num_cached_tokens=run.output.num_cached_tokens or 0,
+            queue_s=run.queue_s,
+            inference_s=run.inference_s,
         )
 
     async def read_label(self, prompt: Prompt, cue: str, request_id: str) -> LabelRead:
         """Compute one token after the prompt and the cue."""
         cue_ids = self._tokenizer.encode(cue, add_special_tokens=False)
         token_ids = (*prompt.token_ids, *cue_ids)
-        output = await self._run(token_ids, 1, request_id)
-        completion = output.outputs[0]
-        queue_s, inference_s = _times(output)
+        run = await self._run(token_ids, 1, request_id)
+        completion = run.output.outputs[0]
         return LabelRead(
             logprobs=self._read_logprobs(_at(completion.logprobs, 0)),
             is_label=completion.token_ids[0] in self._label_token_ids.values(),
             num_input_tokens=len(token_ids),
-            num_cached_tokens=output.num_cached_tokens or 0,
-            queue_s=queue_s,
-            inference_s=inference_s,
+            num_cached_tokens=run.output.num_cached_tokens or 0,
+            queue_s=run.queue_s,
+            inference_s=run.inference_s,
         )
 
-    async def _run(
-        self, token_ids: Sequence[int], max_tokens: int, request_id: str
-    ) -> RequestOutput:
+    async def _run(self, token_ids: Sequence[int], max_tokens: int, request_id: str) -> _Run:
         from vllm.inputs import tokens_input
         from vllm.v1.engine.exceptions import EngineDeadError as VllmDeadError
         from vllm.v1.engine.exceptions import EngineGenerateError
@@ -231,6 +229,7 @@ class VllmEngine:
             raise EngineDeadError("the inference engine is not running", _DEAD_RETRY_AFTER_S)
         prompt = tokens_input(list(token_ids))
         last = None
+        began = time.perf_counter()
         try:
             with self._pulse.request():
                 async for output in llm.generate(prompt, self._params(max_tokens), request_id):
@@ -241,7 +240,7 @@ class VllmEngine:
             raise EngineFaultError("the inference engine failed on this request") from error
         if last is None or last.outputs[0].finish_reason not in ("stop", "length"):
             raise EngineFaultError("the inference engine ended this request without a reply")
-        return last
+        return _Run.of(last, time.perf_counter() - began)
 
     def _params(self, max_tokens: int) -> SamplingParams:
         """Return the sampling parameters; the same label ids on every request.
@@ -337,12 +336,25 @@ def _at(logprobs: Any, position: int) -> Any:
     return logprobs[position]
 
 
-def _times(output: RequestOutput) -> tuple[float, float]:
-    """Return seconds waited in the engine's queue and seconds computed."""
-    stats = output.metrics
-    if stats is None:
-        return 0.0, 0.0
-    return (
-        max(0.0, stats.scheduled_ts - stats.queued_ts),
-        max(0.0, stats.last_token_ts - stats.scheduled_ts),
-    )
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A finished request of vLLM's.
+
+    Attributes:
+        output: What came.
+        inference_s: From the step that first worked on it to its last token.
+        queue_s: The rest of the time in the engine. vLLM's own figure leaves out the wait for the
+            running step to end, which is most of it.
+    """
+
+    output: RequestOutput
+    inference_s: float
+    queue_s: float
+
+    @classmethod
+    def of(cls, output: RequestOutput, elapsed_s: float) -> _Run:
+        stats = output.metrics
+        inference_s = 0.0
+        if stats is not None:
+            inference_s = max(0.0, stats.last_token_ts - stats.scheduled_ts)
+        return cls(output, inference_s, max(0.0, elapsed_s - inference_s))

@@ -25,6 +25,9 @@ from support.app_client import (
 )
 
 from contract.manifest import fingerprint
+from service.engine.base import Generation, Prompt
+from service.engine.fake import FakeEngine
+from service.errors import EngineDeadError
 from service.lifecycle import State
 from service.runtime import Runtime
 
@@ -291,6 +294,45 @@ async def test_while_draining_it_is_not_ready_but_still_serves() -> None:
         assert await value_of(client, "detector_ready") == 0
 
 
+class StoppableEngine(FakeEngine):
+    """Knows whether it was stopped."""
+
+    is_stopped = False
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+
+
+async def test_the_engine_and_the_watch_end_with_the_app() -> None:
+    settings = fake_settings()
+    engine = StoppableEngine(settings)
+    async with running_app(settings, engine) as (client, _):
+        before = asyncio.all_tasks()
+        assert (await client.get("/livez")).status_code == 200
+        assert not engine.is_stopped
+    assert engine.is_stopped
+    assert asyncio.all_tasks() < before
+
+
+class StillbornEngine(FakeEngine):
+    """Starts, but cannot answer once."""
+
+    async def generate(self, prompt: Prompt, max_tokens: int, request_id: str) -> Generation:
+        raise EngineDeadError("gone", 5)
+
+
+async def test_an_engine_that_cannot_answer_once_is_never_ready() -> None:
+    settings = fake_settings()
+    engine = StillbornEngine(settings)
+    async with running_app(settings, engine, is_loaded=False) as (client, runtime):
+        await until(lambda: runtime.lifecycle.state is State.FAILED)
+        assert (await client.get("/readyz")).status_code == 503
+        live = await client.get("/livez")
+        assert live.status_code == 503
+        assert live.json()["detail"] == "the engine died on its first request"
+        assert (await client.post("/classify", json=ITEM)).status_code == 503
+
+
 async def test_a_dead_engine_is_no_life() -> None:
     async with running_app(fake_settings(fake_fault="dead")) as (client, runtime):
         assert (await client.post("/classify", json=ITEM)).status_code == 503
@@ -412,7 +454,7 @@ async def test_a_fault_of_an_item_is_that_item_s_alone(fault: str) -> None:
 
 
 async def test_an_item_beyond_the_limit_is_refused_at_once() -> None:
-    settings = fake_settings(max_in_flight=1, fake_latency_s=0.3)
+    settings = fake_settings(max_in_flight=1, fake_latency_s=1)
     async with running_app(settings) as (client, runtime):
         first = asyncio.create_task(client.post("/classify", json=ITEM))
         await until(lambda: runtime.judge.admission.num_in_flight == 1)
@@ -431,7 +473,7 @@ async def test_an_item_beyond_the_limit_is_refused_at_once() -> None:
 
 async def test_tokens_beyond_the_limit_are_refused_at_once() -> None:
     settings = fake_settings(
-        max_model_len=512, max_output_tokens=24, max_queued_tokens=512, fake_latency_s=0.3
+        max_model_len=512, max_output_tokens=24, max_queued_tokens=512, fake_latency_s=1
     )
     item = {**ITEM, "knowledge": "word " * 100}
     async with running_app(settings) as (client, runtime):
@@ -453,18 +495,17 @@ async def test_the_time_to_retry_follows_what_was_measured() -> None:
         for _ in range(4):
             await client.post("/classify", json=ITEM)
         slots = [runtime.judge.admission.admit() for _ in range(40)]
-        # 4 in less than a second count as 4 a second: half of 40 take 5 s, of which none passed.
         answer = await client.post("/classify", json=ITEM)
-        assert answer.headers["retry-after"] == "5"
+        # 4 in a second at the most: half of 40 take 5 s at the least.
+        slow = int(answer.headers["retry-after"])
+        assert slow >= 5
         for slot in slots:
             with slot:
                 pass
-        await client.post("/classify", json=ITEM)
         for _ in range(40):
             runtime.judge.admission.admit()
         answer = await client.post("/classify", json=ITEM)
-        # 45 a second.
-        assert answer.headers["retry-after"] == "1"
+        assert 1 <= int(answer.headers["retry-after"]) < slow
 
 
 @pytest.mark.parametrize(
@@ -480,7 +521,7 @@ async def test_a_client_that_leaves_frees_its_place(path: str, body: Any) -> Non
         await until(lambda: runtime.engine.load.num_running == num_items)
         assert runtime.judge.admission.num_in_flight == num_items
         caller.leave()
-        await asyncio.wait_for(call, 1)
+        await asyncio.wait_for(call, 5)
         assert is_idle(runtime)
         assert caller.sent[0]["status"] == 499
         assert await items_total(client) == {("client-gone", ""): 1.0}
@@ -493,12 +534,12 @@ async def test_a_client_that_waits_for_a_seat_frees_its_place_too() -> None:
         await until(lambda: runtime.engine.load.num_waiting == 1)
         assert await value_of(client, "detector_engine_waiting") == 1
         callers[1].leave()
-        await asyncio.wait_for(calls[1], 1)
+        await asyncio.wait_for(calls[1], 5)
         load = runtime.engine.load
         assert (load.num_running, load.num_waiting) == (1, 0)
         assert runtime.judge.admission.num_in_flight == 1
         callers[0].leave()
-        await asyncio.wait_for(calls[0], 1)
+        await asyncio.wait_for(calls[0], 5)
         assert is_idle(runtime)
 
 

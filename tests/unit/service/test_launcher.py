@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes.util
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from service.launcher import (
     usable_cores,
 )
 from service.settings import Settings
+
+ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="libraries are preloaded on Linux only"
@@ -185,3 +188,26 @@ def test_a_process_runs_itself_again_only_once(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv(marker, "1")
     launch(Settings(), "cpu")
     assert marker not in os.environ
+
+
+PROGRAM = """
+import os, sys
+from service.launcher import launch
+from service.settings import Settings
+
+launch(Settings(cache_dir="/cache"), "cuda")
+print(os.environ["HF_HOME"], os.environ["VLLM_LOGGING_LEVEL"], os.environ["MINE"], sys.argv[1:])
+"""
+
+
+def test_the_second_run_has_the_planned_environment_and_the_same_arguments() -> None:
+    environ = {"PATH": os.environ["PATH"], "MINE": "kept", "VLLM_LOGGING_LEVEL": "DEBUG"}
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "--port", "0"],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout == "/cache/huggingface DEBUG kept ['--port', '0']\n"

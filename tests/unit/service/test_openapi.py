@@ -210,9 +210,10 @@ def run_schemathesis(
         [
             sys.executable, "-m", "schemathesis.cli", f"--config-file={config}", "run", document,
             f"--phases={phases}", "--max-examples=25", "--seed=1",
-            "--no-color", "--warnings=off", "--continue-on-failure", *flags,
+            "--no-color", "--warnings=off", "--continue-on-failure", "--suppress-health-check=all",
+            *flags,
         ],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=120,
+        cwd=folder, capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
 
 
