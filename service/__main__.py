@@ -62,7 +62,8 @@ def _explain(error: Exception) -> str:
 def _listening_socket(settings: Settings) -> Iterator[socket.socket]:
     """Bind before anything slow happens, so that a taken port is known at once."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # Named, not 0: asyncio sends small answers at once only on sockets that say they are TCP.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((settings.host, settings.port))

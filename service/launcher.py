@@ -97,7 +97,8 @@ def _plan_compiler(plan: LaunchPlan, environ: Mapping[str, str]) -> None:
 def _plan_threads(plan: LaunchPlan, settings: Settings, environ: Mapping[str, str]) -> None:
     # Left to itself, vLLM keeps one core free for its scheduler and binds the rest: half of a
     # machine with two. Our engine computes in the scheduler's own process, on every core.
-    plan.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    if "VLLM_ENABLE_V1_MULTIPROCESSING" not in environ:
+        plan.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     if settings.cpu_threads is None and "OMP_NUM_THREADS" in environ:
         plan.notes.append(f"threads: {environ['OMP_NUM_THREADS']}, from OMP_NUM_THREADS")
         return
@@ -154,12 +155,8 @@ def _plan_preload(plan: LaunchPlan, environ: Mapping[str, str]) -> None:
 
 
 def find_tcmalloc() -> str | None:
-    """Return the full path of tcmalloc, None where it is not installed."""
-    name = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
-    if name is None:
-        return None
-    # The loader finds it by name; vLLM looks for the word in the variable.
-    return name
+    """Return the name by which the loader finds tcmalloc, None where it is not installed."""
+    return ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
 
 
 def launch(settings: Settings, device: str) -> None:

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import StartError, UnauthorizedError
-from service.problems import PROBLEM_MEDIA_TYPE, problem_headers
+from service.problems import PROBLEM_MEDIA_TYPE, problem_headers, problem_type
 from service.runtime import Runtime, describe
 from service.settings import Settings
 from service.telemetry import request_fields, request_id_from
@@ -122,6 +122,7 @@ class RequestMiddleware:
             except Exception as error:
                 # The boundary of one request; an answer half sent cannot become another.
                 body = self._problem(scope, error, request_id)
+                state["log"] = {"outcome": problem_type(error).slug}
                 if status == _NO_ANSWER:
                     await _send_problem(send_with_id, body)
             finally:

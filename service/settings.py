@@ -59,7 +59,7 @@ class Settings(BaseSettings):
     """Serve weights that carry no `contract.json`; every answer then says so."""
     cache_dir: Path = Field(default_factory=default_cache_dir)
     """Folder for prepared and downloaded weights. Nothing is written elsewhere."""
-    hub_endpoint: str | None = Field(default=None, pattern=r"^https?://\S+$")
+    hub_endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
     """Address of the Hub; its own default where unset."""
     hub_token: SecretStr | None = None
     """Access token for gated or private repositories."""
@@ -129,7 +129,7 @@ class Settings(BaseSettings):
     """Lowest level that is logged."""
     log_json: bool = False
     """One JSON object a line instead of text."""
-    otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://\S+$")
+    otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
     """Where to send traces (OTLP over HTTP); none are made where unset."""
     window_verdicts: int = Field(default=1000, ge=10, le=100_000)
     """Verdicts over which the share of hallucinations and the mean probability are taken."""

@@ -88,7 +88,7 @@ class Metrics:
             window_verdicts: Verdicts over which share and mean are taken.
         """
         # One time stamp beside every sample, which nobody asks for.
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._window: deque[tuple[bool, float]] = deque(maxlen=window_verdicts)
         self._define_traffic()

@@ -231,6 +231,7 @@ def test_the_log_has_one_line_a_request_and_never_a_text(start: Start) -> None:
     assert by_id["id-1"]["status"] == 200
     assert by_id["id-1"]["input_tokens"] > 0
     assert by_id["id-2"]["status"] == 422
+    assert by_id["id-2"]["outcome"] == "invalid-request"
 
 
 def test_ctrl_c_on_the_whole_group_drains_too(start: Start) -> None:
@@ -254,3 +255,15 @@ def test_many_half_open_connections_leave_the_service_usable(start: Start) -> No
     finally:
         for connection in open_sockets:
             connection.close()
+
+
+def test_a_kept_connection_is_answered_at_once(start: Start) -> None:
+    """A listening socket made without its protocol left Nagle's algorithm on: 44 ms a request."""
+    service = start()
+    service.wait_ready()
+    times = []
+    for _ in range(20):
+        began = time.perf_counter()
+        service.http.get("/livez")
+        times.append(time.perf_counter() - began)
+    assert sorted(times)[len(times) // 2] < 0.02
