@@ -1,5 +1,7 @@
 """The bare engine: ``AsyncLLM`` in a loop, what the service's own cost is measured against.
 
+It does the same work as the service: a reply that is no verdict is asked for its label once more.
+
 Reads ``{"folder": ..., "examples": [...]}`` from standard input, writes one latency in seconds and
 one output length a prompt to standard output as JSON. Run by ``python -m loadtest.compare`` in the
 environment that the service's launcher chooses.
@@ -11,10 +13,13 @@ import asyncio
 import json
 import sys
 import time
+import uuid
 from typing import Any
 
+from contract.errors import UnreadableReplyError
 from contract.example import Example
 from contract.prompt import CHAT_TEMPLATE_KWARGS, OUTPUT_BUDGET_TOKENS, render
+from contract.reply import label_cue, parse, split_justification
 from loadtest.contenders import BLOCK_SIZE_TOKENS, KV_CACHE_BYTES, SIZES
 
 _NUM_WARM_UP = 4
@@ -46,25 +51,38 @@ async def run(folder: str, examples: list[Example]) -> dict[str, list[float]]:
         usage_context=UsageContext.OPENAI_API_SERVER,
     )
     tokenizer: Any = engine.get_tokenizer()
-    params = SamplingParams(
-        temperature=0.0,
-        max_tokens=OUTPUT_BUDGET_TOKENS,
-        output_kind=RequestOutputKind.FINAL_ONLY,
-    )
+
+    async def generate(ids: list[int], max_tokens: int) -> list[int]:
+        params = SamplingParams(
+            temperature=0.0, max_tokens=max_tokens, output_kind=RequestOutputKind.FINAL_ONLY
+        )
+        new_ids: list[int] = []
+        async for output in engine.generate(tokens_input(ids), params, uuid.uuid4().hex):
+            new_ids = list(output.outputs[0].token_ids)
+        return new_ids
+
     latencies: list[float] = []
     num_tokens: list[float] = []
-    for number, example in enumerate(examples):
+    for example in examples:
+        began = time.perf_counter()
         ids = tokenizer.apply_chat_template(
             list(render(example)),
             add_generation_prompt=True,
             return_dict=False,
             **CHAT_TEMPLATE_KWARGS,
         )
-        began = time.perf_counter()
-        async for output in engine.generate(tokens_input(ids), params, str(number)):
-            last = output
+        new_ids = await generate(ids, OUTPUT_BUDGET_TOKENS)
+        num_new = len(new_ids)
+        reply = tokenizer.decode(new_ids, skip_special_tokens=True)
+        try:
+            parse(reply)
+        except UnreadableReplyError:
+            cue = label_cue(split_justification(reply))
+            num_new += len(
+                await generate([*ids, *tokenizer.encode(cue, add_special_tokens=False)], 1)
+            )
         latencies.append(time.perf_counter() - began)
-        num_tokens.append(len(last.outputs[0].token_ids))
+        num_tokens.append(num_new)
     engine.shutdown()
     return {"latencies_s": latencies[_NUM_WARM_UP:], "output_tokens": num_tokens[_NUM_WARM_UP:]}
 

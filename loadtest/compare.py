@@ -42,11 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         examples, source = read_examples(Path(options.data), num_examples, options.seed)
         folder = options.folder or _prepared_folder(options.model)
         rounds, bare = _run(options, examples, folder, out)
+        overheads = [_overhead(figures[0], run) for figures, run in zip(rounds, bare, strict=False)]
     except (ContenderError, ValueError) as error:
         print(f"could not measure: {error}", file=sys.stderr)
         return 2
     conditions = _conditions(options, source)
-    overheads = [_overhead(figures[0], run) for figures, run in zip(rounds, bare, strict=False)]
     record = {
         "conditions": conditions,
         "rounds": [[asdict(f) for f in figures] for figures in rounds],

@@ -32,11 +32,11 @@ class Answer:
     """What came back for one prompt.
 
     Attributes:
-        num_output_tokens: Generated, as the server counts them.
+        num_output_tokens: Generated, as the server counts them; None where it does not say.
         engine_s: Seconds inside the engine, where the server says so.
     """
 
-    num_output_tokens: int
+    num_output_tokens: int | None
     engine_s: float | None = None
 
 
@@ -88,7 +88,7 @@ class Ours:
         return True
 
     async def ask(self, http: httpx.AsyncClient, example: Example, path: Path) -> Answer:
-        """Call ``POST /classify``."""
+        """Call ``POST /classify``; that the model gave no verdict is an answer too."""
         body: dict[str, Any] = {
             "response": example.response,
             "question": example.question,
@@ -96,6 +96,8 @@ class Ours:
             "justification": path == "full",
         }
         answer = await http.post("/classify", json=body)
+        if answer.status_code == httpx.codes.BAD_GATEWAY:
+            return Answer(None)
         answer.raise_for_status()
         content = answer.json()
         timings = content["timings_ms"]

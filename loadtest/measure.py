@@ -60,11 +60,12 @@ class LevelFigures:
         requests_per_s: Over the whole level.
         p50_s: Median latency.
         p95_s: 95th percentile of latency.
-        mean_output_tokens: Of an answer.
+        num_without_verdict: Answers that say that the model gave no readable verdict.
+        mean_output_tokens: Of the others.
         outside_engine_p50_s: Median of latency less the engine's own time; None where the server
             does not tell it.
         latencies_s: Raw, in the order of the answers.
-        output_tokens: Of each answer, in the same order.
+        output_tokens: Of each answer, in the same order; None where it is not told.
     """
 
     concurrency: int
@@ -73,10 +74,11 @@ class LevelFigures:
     requests_per_s: float
     p50_s: float
     p95_s: float
+    num_without_verdict: int
     mean_output_tokens: float
     outside_engine_p50_s: float | None
     latencies_s: list[float]
-    output_tokens: list[int]
+    output_tokens: list[int | None]
 
 
 @dataclass
@@ -110,7 +112,7 @@ def measure(
         with _process(contender, port, output) as process, _peak_memory(process) as memory:
             try:
                 figures = asyncio.run(_ask_all(contender, port, process, levels, warm_up, began))
-            except httpx.HTTPError as error:
+            except (httpx.HTTPError, ExceptionGroup) as error:
                 raise ContenderError(
                     f"{contender.name} failed a request ({error!r}), see {log}"
                 ) from error
@@ -219,7 +221,7 @@ async def _wait_ready(
 async def _run_level(contender: Contender, http: httpx.AsyncClient, level: Level) -> LevelFigures:
     waiting = iter(level.examples)
     latencies: list[float] = []
-    num_tokens: list[int] = []
+    num_tokens: list[int | None] = []
     outside_s: list[float] = []
 
     async def caller() -> None:
@@ -243,7 +245,8 @@ async def _run_level(contender: Contender, http: httpx.AsyncClient, level: Level
         requests_per_s=len(latencies) / elapsed_s,
         p50_s=percentile(latencies, 50),
         p95_s=percentile(latencies, 95),
-        mean_output_tokens=statistics.fmean(num_tokens),
+        num_without_verdict=num_tokens.count(None),
+        mean_output_tokens=statistics.fmean(n for n in num_tokens if n is not None),
         outside_engine_p50_s=percentile(outside_s, 50) if outside_s else None,
         latencies_s=latencies,
         output_tokens=num_tokens,

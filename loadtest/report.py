@@ -36,9 +36,9 @@ def compare_report(
 
 def _figures_table(rounds: Sequence[Sequence[ContenderFigures]]) -> list[str]:
     lines = [
-        "| contender | at once | path | req/s | p50 s | p95 s | output tokens | start to first "
-        "verdict s | peak memory MiB |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| contender | at once | path | req/s | p50 s | p95 s | output tokens | no verdict "
+        "| start to first verdict s | peak memory MiB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for index, contender in enumerate(rounds[0]):
         start = _spread([r[index].first_verdict_s for r in rounds], 1)
@@ -49,7 +49,8 @@ def _figures_table(rounds: Sequence[Sequence[ContenderFigures]]) -> list[str]:
                 f"| {contender.name} | {level.concurrency} | {level.path} "
                 f"| {_spread([f.requests_per_s for f in of], 2)} "
                 f"| {_spread([f.p50_s for f in of], 3)} | {_spread([f.p95_s for f in of], 3)} "
-                f"| {_spread([f.mean_output_tokens for f in of], 1)} | {start} | {memory} |"
+                f"| {_spread([f.mean_output_tokens for f in of], 1)} "
+                f"| {_spread([f.num_without_verdict for f in of], 0)} | {start} | {memory} |"
             )
             start = memory = ""
     return lines
