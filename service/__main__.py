@@ -35,10 +35,11 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"cannot start: {_explain(error)}\n")
         return EXIT_START
     configure_logging(settings.log_level, settings.log_json)
-    device = detect_device()
-    if settings.engine == "vllm":
-        launch(settings, device)
+    device = "cpu"
     try:
+        if settings.engine == "vllm":
+            device = detect_device()
+            launch(settings, device)
         with _listening_socket(settings) as sock:
             # Imported after the launch: the first of the two runs must be quick.
             from service.server import serve

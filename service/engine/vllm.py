@@ -33,7 +33,7 @@ from service.engine.forking import forked_engine
 from service.engine.pulse import Pulse
 from service.engine.tokens import check_special_tokens, find_label_token_ids
 from service.errors import EngineDeadError, EngineFaultError, StartError
-from service.settings import Settings
+from service.settings import GIB, Settings
 from service.weights import Weights
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class VllmEngine:
         # The weights are local: the engine must not look for anything on the Hub.
         os.environ["HF_HUB_OFFLINE"] = "1"
         options: dict[str, Any] = {}
+        default_kv_bytes = GIB if self._device == "cpu" else 8 * GIB
         dtype = settings.dtype
         if self._device == "cpu":
             # The launcher has set the threads for this process and its children, so the computing
@@ -134,7 +135,7 @@ class VllmEngine:
             max_model_len=settings.max_model_len,
             max_num_seqs=settings.max_num_seqs,
             max_num_batched_tokens=settings.max_num_batched_tokens,
-            kv_cache_memory_bytes=settings.kv_cache_bytes,
+            kv_cache_memory_bytes=settings.kv_cache_bytes or default_kv_bytes,
             enable_prefix_caching=True,
             shutdown_timeout=int(settings.drain_timeout_s),
             disable_log_stats=False,

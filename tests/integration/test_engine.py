@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -15,13 +17,16 @@ import httpx
 import psutil
 import pytest
 from support.service_process import ServiceProcess, metric, service_process
+from support.stub_hub import COMMIT, stub_hub
 from support.waiting import wait_until
 
 from contract.example import Example
 from contract.labels import Label
-from contract.manifest import fingerprint
+from contract.manifest import fingerprint, read_manifest, write_manifest
 from contract.prompt import render
 from contract.reply import label_cue
+from service.settings import Settings
+from service.weights import resolve_weights
 
 pytestmark = pytest.mark.engine
 
@@ -126,9 +131,6 @@ def test_the_probability_is_that_of_a_reference_implementation(service: ServiceP
     """The engine's label log-probabilities against a plain forward pass of transformers."""
     torch = pytest.importorskip("torch")
     from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from service.settings import Settings
-    from service.weights import resolve_weights
 
     folder = resolve_weights(Settings(), lambda text: None).folder
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -260,3 +262,49 @@ def test_sigterm_while_the_engine_loads_leaves_no_process(tmp_path: Path) -> Non
         service.signal_group(signal.SIGTERM)
         assert service.wait(20) == 0
         assert "Traceback" not in service.log
+
+
+def test_weights_from_a_hub_are_fetched_and_serve(tmp_path: Path, service: ServiceProcess) -> None:
+    """The whole way of ``DETECTOR_MODEL=org/repo@branch``, with the real client and engine."""
+    folder = resolve_weights(Settings(), lambda text: None).folder
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    flags = ("--model", "acme/tiny@main", "--cache-dir", str(tmp_path / "cache"))
+    with (
+        stub_hub(files) as hub,
+        service_process(tmp_path, *flags, "--hub-endpoint", hub.endpoint) as fetched,
+    ):
+        fetched.wait_ready()
+        body = POOL | {"justification": False}
+        answer, expected = ask(fetched, body), ask(service, body)
+        assert answer["model"]["id"] == "acme/tiny"
+        assert answer["model"]["revision"] == COMMIT
+        assert answer["probability"] == pytest.approx(expected["probability"], abs=ROUNDING)
+        assert f"acme/tiny@main is commit {COMMIT}" in fetched.log
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("/nowhere/at/all", "/nowhere/at/all"),
+        ("no-such-name", "org/repo@revision"),
+        ("acme/tiny", "pin one"),
+    ],
+    ids=["no-folder", "no-model", "no-revision"],
+)
+def test_weights_that_cannot_be_had_end_the_process(tmp_path: Path, model: str, says: str) -> None:
+    with service_process(tmp_path, "--model", model) as process:
+        assert process.wait(30) == 1
+        assert says in process.log
+        assert "Traceback" not in process.log
+
+
+def test_weights_of_another_contract_end_the_process(tmp_path: Path) -> None:
+    folder = tmp_path / "weights"
+    shutil.copytree(resolve_weights(Settings(), lambda text: None).folder, folder)
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    write_manifest(folder, dataclasses.replace(manifest, fingerprint="0" * 16))
+    with service_process(tmp_path, "--model", str(folder)) as process:
+        assert process.wait(30) == 1
+        assert "fingerprint 0000000000000000" in process.log
+        assert "train and push them again" in process.log

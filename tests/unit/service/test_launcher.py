@@ -178,9 +178,9 @@ def test_tcmalloc_is_found_under_either_name(machine: Machine) -> None:
     assert find_tcmalloc() == "libtcmalloc_minimal.so.4"
 
 
-def test_a_device_is_told_from_its_node() -> None:
-    has_node = Path("/dev/nvidia0").exists() or Path("/dev/kfd").exists()
-    assert detect_device() == ("cuda" if has_node else "cpu")
+def test_the_device_follows_the_installed_build_of_vllm() -> None:
+    """A CPU build on a machine with a GPU was taken for a GPU's."""
+    assert detect_device() == "cpu"
 
 
 def test_a_process_runs_itself_again_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
