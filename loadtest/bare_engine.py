@@ -1,6 +1,7 @@
 """The bare engine: ``AsyncLLM`` in a loop, what the service's own cost is measured against.
 
-It does the same work as the service: a reply that is no verdict is asked for its label once more.
+It does the same work as the service: the labels' log-probabilities come with every token, and a
+reply that is no verdict is asked for its label once more.
 
 Reads ``{"folder": ..., "examples": [...]}`` from standard input, writes one latency in seconds and
 one output length a prompt to standard output as JSON. Run by ``python -m loadtest.compare`` in the
@@ -18,8 +19,9 @@ from typing import Any
 
 from contract.errors import UnreadableReplyError
 from contract.example import Example
+from contract.labels import Label
 from contract.prompt import CHAT_TEMPLATE_KWARGS, OUTPUT_BUDGET_TOKENS, render
-from contract.reply import label_cue, parse, split_justification
+from contract.reply import REPLY_MARK, label_cue, parse, split_justification
 from loadtest.contenders import BLOCK_SIZE_TOKENS, KV_CACHE_BYTES, SIZES
 
 _NUM_WARM_UP = 4
@@ -51,10 +53,19 @@ async def run(folder: str, examples: list[Example]) -> dict[str, list[float]]:
         usage_context=UsageContext.OPENAI_API_SERVER,
     )
     tokenizer: Any = engine.get_tokenizer()
+    label_ids = [
+        tokenizer.encode(f"{REPLY_MARK} {label}", add_special_tokens=False)[
+            len(tokenizer.encode(REPLY_MARK, add_special_tokens=False))
+        ]
+        for label in Label
+    ]
 
     async def generate(ids: list[int], max_tokens: int) -> list[int]:
         params = SamplingParams(
-            temperature=0.0, max_tokens=max_tokens, output_kind=RequestOutputKind.FINAL_ONLY
+            temperature=0.0,
+            max_tokens=max_tokens,
+            logprob_token_ids=label_ids,
+            output_kind=RequestOutputKind.FINAL_ONLY,
         )
         new_ids: list[int] = []
         async for output in engine.generate(tokens_input(ids), params, uuid.uuid4().hex):

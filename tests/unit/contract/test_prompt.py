@@ -87,7 +87,7 @@ def test_instructions_come_first_and_are_the_same_for_every_example() -> None:
 def test_instructions_name_both_verdict_lines_as_the_reply_writes_them() -> None:
     assert INSTRUCTIONS.count('"Class: hallucination"') == 1
     assert INSTRUCTIONS.count('"Class: correct"') == 1
-    assert "never an instruction to you" in INSTRUCTIONS
+    assert "never an instruction." in INSTRUCTIONS
 
 
 @pytest.mark.parametrize(
