@@ -67,14 +67,15 @@ class InputTooLongError(InvalidRequestError):
     Args:
         num_tokens: Tokens of the rendered prompt.
         limit_tokens: Tokens that a prompt may have.
+        field: Where the texts stand in the body.
     """
 
-    def __init__(self, num_tokens: int, limit_tokens: int) -> None:
+    def __init__(self, num_tokens: int, limit_tokens: int, field: str = "body") -> None:
         """Name both numbers."""
         super().__init__(
             [
                 Fault(
-                    "body",
+                    field,
                     f"the input has {num_tokens} tokens with its instructions, the limit is "
                     f"{limit_tokens} tokens: shorten the knowledge or judge it in parts",
                 )

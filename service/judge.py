@@ -30,30 +30,34 @@ class Judge:
         metrics.in_flight.set_function(lambda: self.admission.num_in_flight)
         metrics.queued_tokens.set_function(lambda: self.admission.num_queued_tokens)
 
-    async def judge(
-        self, request: ClassifyRequest, caller: str, request_id: str
-    ) -> ClassifyResponse:
+    def count(self, caller: str) -> None:
+        """Count one item against its caller's rate limit.
+
+        Raises:
+            RateLimitedError: The caller has had its items for this minute.
+            NotReadyError: Nothing is judged yet, so nothing is counted.
+        """
+        self._lifecycle.require_detector()
+        self._rate_limiter.check(caller)
+
+    async def judge(self, request: ClassifyRequest, request_id: str) -> ClassifyResponse:
         """Return the verdict.
 
         Args:
             request: Checked.
-            caller: Whom the rate limit counts.
             request_id: Of the item.
 
         Raises:
             ServiceError: No verdict was reached, and why.
         """
         began = time.perf_counter()
-        verdict = await self._classify(request, caller, request_id)
+        verdict = await self._classify(request, request_id)
         self._metrics.count_verdict(verdict)
         total_s = time.perf_counter() - began
         return ClassifyResponse.build(verdict, self._lifecycle.model, total_s, request_id)
 
-    async def _classify(
-        self, request: ClassifyRequest, caller: str, request_id: str
-    ) -> Classification:
+    async def _classify(self, request: ClassifyRequest, request_id: str) -> Classification:
         detector = self._lifecycle.require_detector()
-        self._rate_limiter.check(caller)
         try:
             with self.admission.admit() as slot:
                 async with asyncio.timeout(self._timeout_s):

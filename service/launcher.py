@@ -10,6 +10,7 @@ import ctypes.util
 import importlib.metadata
 import logging
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -97,6 +98,8 @@ def make_plan(settings: Settings, device: str, environ: Mapping[str, str]) -> La
         "VLLM_CONFIG_ROOT": str(cache / "vllm"),
         "TORCHINDUCTOR_CACHE_DIR": str(cache / "torch"),
         "TRITON_CACHE_DIR": str(cache / "triton"),
+        # Else torch keeps 140 MB of compiled headers in the system's folder for temporary files.
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
         "HF_HOME": str(cache / "huggingface"),
     }.items():
         if name not in environ:
@@ -104,16 +107,21 @@ def make_plan(settings: Settings, device: str, environ: Mapping[str, str]) -> La
     if device == "cpu":
         _plan_threads(plan, settings, environ)
         _plan_preload(plan, environ)
-        _plan_compiler(plan, environ)
+        _plan_compiler(plan, settings, environ)
     return plan
 
 
-def _plan_compiler(plan: LaunchPlan, environ: Mapping[str, str]) -> None:
+def _plan_compiler(plan: LaunchPlan, settings: Settings, environ: Mapping[str, str]) -> None:
     # vLLM compiles its small operations (norms, activations) on first use and keeps them; without
     # a compiler it would fail there, on the first request.
     compiler = environ.get("CXX") or "g++"
     has_headers = (Path(sysconfig.get_path("include")) / "Python.h").is_file()
     if shutil.which(compiler) and has_headers:
+        if re.search(r"\s", str(settings.cache_dir)):
+            raise StartError(
+                f"the cache folder {settings.cache_dir} has a blank in its path, which torch does "
+                "not pass on to the compiler unharmed: set DETECTOR_CACHE_DIR to one without"
+            )
         return
     plan.environ["TORCHDYNAMO_DISABLE"] = "1"
     plan.notes.append(

@@ -14,7 +14,13 @@ from contract.calibration import Calibration
 from contract.example import Example
 from service.detector import Detector
 from service.engine.base import WARM_UP_ID, Engine, Phase
-from service.errors import EngineDeadError, NotReadyError, ServiceError, StartError
+from service.errors import (
+    EngineDeadError,
+    NotReadyError,
+    RetryableError,
+    ServiceError,
+    StartError,
+)
 from service.schemas import Model
 from service.settings import Settings
 from service.telemetry import Metrics
@@ -73,7 +79,8 @@ class Lifecycle:
         self.weights: Weights | None = None
         self.state = State.LOADING
         self.loaded = asyncio.Event()
-        self.failed = asyncio.Event()
+        self.gave_up = asyncio.Event()
+        self.num_given_up = 0
         self.failure: str | None = None
         self.cold_start_s: dict[str, float] = {}
 
@@ -93,6 +100,21 @@ class Lifecycle:
         if self.state in (State.LOADING, State.READY):
             self.state = State.DRAINING
             self._metrics.ready.set(0)
+
+    def give_up(self, num_items: int) -> None:
+        """End the wait for verdicts: the time for draining is over.
+
+        Args:
+            num_items: Accepted and not answered.
+        """
+        self.num_given_up = num_items
+        self.gave_up.set()
+
+    def why_given_up(self) -> RetryableError:
+        """Return what callers are told whose verdict will not come any more."""
+        if self.state is State.FAILED:
+            return EngineDeadError(self.failure or "the service has failed", 30)
+        return NotReadyError("the service ended before this verdict was reached", 5)
 
     @property
     def progress(self) -> str:
@@ -224,7 +246,7 @@ class Lifecycle:
         logger.error("%s", reason)
         self.state = State.FAILED
         self.failure = reason
-        self.failed.set()
+        self.gave_up.set()
         self._metrics.ready.set(0)
         # A moment for probes and waiting callers to hear of it before the process ends.
         asyncio.get_running_loop().call_later(_STOP_GRACE_S, self._on_failure)

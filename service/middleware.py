@@ -43,11 +43,14 @@ class ApiKeys:
         Raises:
             StartError: The file cannot be read, or keys are asked for and none is there.
         """
-        keys = _split(settings.api_keys.get_secret_value()) if settings.api_keys else []
+        given = settings.api_keys
+        keys = _split(given.get_secret_value()) if given is not None else []
         if settings.api_keys_file is not None:
             keys += _read_file(settings.api_keys_file)
-        if (settings.api_keys or settings.api_keys_file) and not keys:
+        if not keys and (given is not None or settings.api_keys_file is not None):
             raise StartError("API keys are configured, but there is none: set one or unset both")
+        if not all(key.isascii() and key.isprintable() for key in keys):
+            raise StartError("an API key must be printable ASCII, since it travels in a header")
         self._digests = [_digest(key) for key in keys]
         self.required = bool(keys)
 

@@ -190,7 +190,7 @@ _CALL_FAULTS = (
 )  # fmt: skip
 _BATCH_FAULTS = (
     "malformed", "unauthorized", "too_large", "media_type", "invalid", "engine_fault", "loading",
-    "dead",
+    "dead", "deadline",
 )  # fmt: skip
 
 CLASSIFY: dict[str, Any] = {

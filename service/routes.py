@@ -13,10 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from contract.manifest import CONTRACT_VERSION, fingerprint
 from service import openapi
+from service.batch import Batch
 from service.body import read_json, validate
 from service.errors import (
     BodyTooLargeError,
     ClientGoneError,
+    DeadlineError,
     EngineDeadError,
     Fault,
     NotReadyError,
@@ -50,8 +52,8 @@ async def classify(request: Request) -> Response:
     runtime = _runtime(request)
     body = await _read(request)
     item = validate(ClassifyRequest, body)
-    work = runtime.judge.judge(item, request.state.caller, request.state.request_id)
-    answer = await run_guarded(request, work)
+    runtime.judge.count(request.state.caller)
+    answer = await run_guarded(request, runtime.judge.judge(item, request.state.request_id))
     request.state.log = _log_fields(answer)
     timings = answer.timings_ms
     phases = {"queue": timings.queue, "inference": timings.inference, "total": timings.total}
@@ -70,31 +72,11 @@ async def classify_batch(request: Request) -> Response:
             [Fault("items", f"has {len(items)} items, the limit is {limit}: send several batches")]
         )
     runtime.lifecycle.require_detector()
-    results = await run_guarded(request, _judge_all(request, items))
+    batch = Batch(runtime, request.state.caller, request.state.request_id)
+    results = await run_guarded(request, batch.judge(items))
     num_problems = sum("problem" in result for result in results)
     request.state.log = {"items": len(items), "problems": num_problems}
     return _json({"results": results, "request_id": request.state.request_id})
-
-
-async def _judge_all(request: Request, items: list[Any]) -> list[dict[str, Any]]:
-    """Judge items in order, as many at once as the engine computes at once."""
-    runtime = _runtime(request)
-    seats = asyncio.Semaphore(runtime.settings.max_num_seqs)
-
-    async def judge_one(index: int) -> dict[str, Any]:
-        request_id = f"{request.state.request_id}.{index}"
-        async with seats:
-            try:
-                item = validate(ClassifyRequest, items[index], prefix=f"items[{index}].")
-                answer = await runtime.judge.judge(item, request.state.caller, request_id)
-            except Exception as error:
-                # The boundary of one item: whatever happens to it, the others get their answers.
-                return {"problem": runtime.report(error, request_id)}
-        return {"result": answer.model_dump(mode="json", exclude_none=False)}
-
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(judge_one(index)) for index in range(len(items))]
-    return [task.result() for task in tasks]
 
 
 @router.get("/livez", **openapi.LIVEZ)
@@ -172,7 +154,7 @@ async def info(request: Request) -> Response:
 
 
 async def run_guarded(request: Request, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Await the work, but stop it when the client leaves or the engine fails.
+    """Await the work, but stop it when the client leaves or the verdict will not come any more.
 
     A client that leaves frees its slot at once; one that waits for an engine that is stuck hears of
     it at once.
@@ -180,18 +162,19 @@ async def run_guarded(request: Request, work: Coroutine[Any, Any, ResultT]) -> R
     Raises:
         ClientGoneError: The client left first.
         EngineDeadError: The engine failed first.
+        NotReadyError: The time for draining was over first.
     """
     lifecycle = _runtime(request).lifecycle
     job = asyncio.create_task(work)
     gone = asyncio.create_task(_disconnected(request))
-    failed = asyncio.create_task(lifecycle.failed.wait())
-    tasks = (job, gone, failed)
+    given_up = asyncio.create_task(lifecycle.gave_up.wait())
+    tasks = (job, gone, given_up)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if job.done():
             return job.result()
-        if failed.done():
-            raise EngineDeadError(lifecycle.failure or "the service has failed", 30)
+        if given_up.done():
+            raise lifecycle.why_given_up()
         raise ClientGoneError("the client closed the connection")
     finally:
         for task in tasks:
@@ -207,7 +190,13 @@ async def _disconnected(request: Request) -> None:
 
 async def _read(request: Request) -> Any:
     settings = _runtime(request).settings
-    return await read_json(request, settings.max_body_bytes, settings.max_json_depth)
+    try:
+        async with asyncio.timeout(settings.body_timeout_s):
+            return await read_json(request, settings.max_body_bytes, settings.max_json_depth)
+    except TimeoutError as error:
+        raise DeadlineError(
+            f"the body did not arrive within {settings.body_timeout_s:g} s"
+        ) from error
 
 
 def _runtime(request: Request) -> Runtime:

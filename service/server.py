@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,6 +28,8 @@ from service.weights import Weights
 EXIT_OK = 0
 EXIT_START = 1
 EXIT_ENGINE = 3
+
+_GIVE_UP_S = 3.0  # for the last answers, once the time for draining is over
 
 ResolveWeights = Callable[[Settings, Callable[[str], None]], Weights]
 
@@ -56,19 +58,24 @@ async def serve(settings: Settings, device: str, sock: socket.socket) -> NoRetur
             access_log=False,
             server_header=False,
             lifespan="on",
+            # Bounds its headers, and leaves a body alone that comes with an Upgrade header.
+            http="h11",
+            ws="none",
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s),
+            timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s + _GIVE_UP_S),
         )
     )
-    _catch_signals(server, stop)
+    hurry = asyncio.Event()
+    _catch_signals(server, stop, hurry)
     serving = asyncio.create_task(server.serve(sockets=[sock]))
     greeting = asyncio.create_task(_greet(sock, runtime.lifecycle))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     greeting.cancel()
     stopping.cancel()
-    await _drain(runtime, settings.drain_grace_s)
+    await _drain(runtime, settings.drain_grace_s, hurry)
     server.should_exit = True
+    asyncio.get_running_loop().call_later(settings.drain_timeout_s, _give_up, runtime)
     await serving
     _end(runtime)
 
@@ -86,19 +93,20 @@ def _no_weights(settings: Settings, progress: Callable[[str], None]) -> Weights:
     return Weights(Path(), "fake", "none", None)
 
 
-def _catch_signals(server: _Server, stop: asyncio.Event) -> None:
+def _catch_signals(server: _Server, stop: asyncio.Event, hurry: asyncio.Event) -> None:
     """Drain at the first signal, end at once at the second."""
 
     def on_signal(name: str) -> None:
         if stop.is_set():
             logger.warning("%s again: ending without waiting for accepted items", name)
             server.force_exit = True
+            hurry.set()
         else:
             logger.info("%s: ending", name)
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, on_signal, number.name)
 
 
@@ -106,6 +114,7 @@ async def _greet(sock: socket.socket, lifecycle: Lifecycle) -> None:
     """Say in plain words when the service is ready and what to try."""
     await lifecycle.loaded.wait()
     host, port = sock.getsockname()[:2]
+    host = f"[{host}]" if ":" in host else host
     model = lifecycle.model
     seconds = lifecycle.cold_start_s["total"]
     logger.info("ready after %.1f s: http://%s:%d (model %s)", seconds, host, port, model.id)
@@ -121,7 +130,7 @@ async def _greet(sock: socket.socket, lifecycle: Lifecycle) -> None:
     )  # fmt: skip
 
 
-async def _drain(runtime: Runtime, grace_s: float) -> None:
+async def _drain(runtime: Runtime, grace_s: float, hurry: asyncio.Event) -> None:
     """Turn not ready, and go on accepting until load balancers have had time to notice."""
     was_ready = runtime.lifecycle.state is State.READY
     runtime.lifecycle.begin_drain()
@@ -131,7 +140,15 @@ async def _drain(runtime: Runtime, grace_s: float) -> None:
         "draining: not ready from now on, %d accepted items go on",
         runtime.judge.admission.num_in_flight,
     )
-    await asyncio.sleep(grace_s)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(hurry.wait(), grace_s)
+
+
+def _give_up(runtime: Runtime) -> None:
+    num_left = runtime.judge.admission.num_in_flight
+    if num_left:
+        logger.warning("the time for draining is over: %d accepted items are given up", num_left)
+    runtime.lifecycle.give_up(num_left)
 
 
 def _end(runtime: Runtime) -> NoReturn:
@@ -145,7 +162,7 @@ def _end(runtime: Runtime) -> NoReturn:
         code = EXIT_ENGINE if lifecycle.loaded.is_set() else EXIT_START
     else:
         code = EXIT_OK
-        num_left = runtime.judge.admission.num_in_flight
+        num_left = lifecycle.num_given_up + runtime.judge.admission.num_in_flight
         if num_left:
             logger.warning("ended: %d accepted items were given up", num_left)
         else:

@@ -93,6 +93,8 @@ class Settings(BaseSettings):
     """Port to listen on; 0 for any free one."""
     max_body_bytes: int = Field(default=MIB, ge=1024, le=64 * MIB)
     """Bytes that a request body may have."""
+    body_timeout_s: float = Field(default=10.0, gt=0, le=600)
+    """Seconds in which a request body must have arrived."""
     max_json_depth: int = Field(default=16, ge=4, le=200)
     """Levels of nesting that a body may have."""
     max_batch_items: int = Field(default=64, ge=1, le=1024)

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _LOOK_EVERY_S = 1.0
+_NOT_FOR_THE_ENGINE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _is_forking = False
 
@@ -45,8 +46,9 @@ def _drop_what_is_the_servers() -> None:
         return
     # Else a signal to the engine would be read from the server's event loop.
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
+    # A terminal or a supervisor may signal every process at once, but the engine has to outlive the
+    # drain: it ends with the server, or by SIGKILL. vLLM's own handlers come too late to be heard.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_THE_ENGINE)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     for entry in list(Path("/proc/self/fd").iterdir()):
         descriptor = int(entry.name)

@@ -235,6 +235,25 @@ def test_sigterm_drains_the_real_engine(tmp_path: Path) -> None:
         assert "Traceback" not in service.log
 
 
+def test_ctrl_c_on_the_whole_group_drains_the_real_engine(tmp_path: Path) -> None:
+    """The engine took the signal for itself and dropped what had been accepted."""
+    with service_process(tmp_path, "--drain-grace-s", "1") as service:
+        address = service.wait_ready()
+        with ThreadPoolExecutor(9) as pool:
+
+            def send(number: int) -> int:
+                body = {**POOL, "question": f"How long is pool {number}?"}
+                return httpx.post(f"{address}/classify", json=body, timeout=60).status_code
+
+            accepted = [pool.submit(send, i) for i in range(8)]
+            wait_until(lambda: metric(service.http, "detector_in_flight_items") >= 4)
+            service.signal_group(signal.SIGINT)
+            late = pool.submit(send, 8)
+            assert {answer.result() for answer in [*accepted, late]} <= {200, 502}
+        assert service.wait() == 0
+        assert "every accepted item has its answer" in service.log
+
+
 def test_a_killed_engine_ends_the_process_without_a_verdict(tmp_path: Path) -> None:
     with service_process(tmp_path) as service:
         address = service.wait_ready()

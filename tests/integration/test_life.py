@@ -86,8 +86,51 @@ def test_drain_ends_at_its_bound(start: Start) -> None:
         assert service.wait() == 0
         assert time.monotonic() - began < 10
         # Given up: an error, never a verdict.
-        with contextlib.suppress(httpx.TransportError):
-            assert never.result().status_code >= 500
+        answer = never.result()
+        assert answer.status_code == 503
+        assert answer.json()["type"].endswith(":not-ready")
+    assert "ended: 1 accepted items were given up" in service.log
+    assert "Traceback" not in service.log
+
+
+def test_a_second_signal_ends_at_once(start: Start) -> None:
+    service = start("--drain-grace-s", "60")
+    service.wait_ready()
+    service.signal(signal.SIGTERM)
+    wait_until(lambda: "draining" in service.log)
+    service.signal(signal.SIGTERM)
+    assert service.wait(5) == 0
+
+
+def test_a_batch_waits_for_its_own_items_instead_of_refusing_them(start: Start) -> None:
+    """An idle service refused 40 of 64 long items, since the batch itself took all the room."""
+    service = start("--max-in-flight", "3", "--max-queued-tokens", "4096", "--max-num-seqs", "8")
+    service.wait_ready()
+    items = [{"response": f"{i} " + "long " * 2000} for i in range(12)]
+    results = service.http.post("/classify/batch", json={"items": items}).json()["results"]
+    assert [set(result) for result in results] == [{"result"}] * 12
+    assert metric(service.http, "detector_in_flight_items") == 0
+    assert metric(service.http, "detector_queued_tokens") == 0
+
+
+@pytest.mark.parametrize("upgrade", ["h2c", "websocket"])
+def test_a_body_beside_an_upgrade_header_is_read(start: Start, upgrade: str) -> None:
+    """Clients that offer HTTP/2 were told that their body is empty, or never answered."""
+    service = start()
+    service.wait_ready()
+    headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": upgrade, "HTTP2-Settings": "AA"}
+    assert service.http.post("/classify", json=BODY, headers=headers).status_code == 200
+
+
+def test_a_body_that_does_not_arrive_is_given_up(start: Start) -> None:
+    service = start("--body-timeout-s", "0.3")
+    host, port = service.wait_ready().removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as slow:
+        slow.sendall(
+            b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b'Content-Length: 100\r\n\r\n{"respo'
+        )
+        assert slow.recv(100).startswith(b"HTTP/1.1 504 ")
 
 
 def test_sigterm_while_loading_ends_at_once(start: Start) -> None:
@@ -190,8 +233,10 @@ def test_a_taken_port_is_named_with_the_remedy(tmp_path: Path) -> None:
         (("--max-model-len", "100"), {}, "max_model_len"),
         (("--max-queued-tokens", "1000"), {}, "raise max_queued_tokens"),
         (("--api-keys-file", "/nowhere/keys"), {}, "/nowhere/keys"),
+        ((), {"DETECTOR_API_KEYS": ""}, "there is none"),
+        ((), {"DETECTOR_API_KEYS": "schl\u00fcssel"}, "printable ASCII"),
     ],
-    ids=["unknown-variable", "below-bound", "cross-field", "keys-file"],
+    ids=["unknown-variable", "below-bound", "cross-field", "keys-file", "no-key", "odd-key"],
 )
 def test_wrong_settings_stop_the_start(
     tmp_path: Path, flags: tuple[str, ...], environ: dict[str, str], says: str

@@ -217,14 +217,26 @@ async def test_the_items_of_a_batch_are_admitted_one_by_one() -> None:
         # As many at once as the engine computes at once: all find a place.
         assert ["result" in result for result in answer.json()["results"]] == [True] * 6
     async with running_app(fake_settings(**settings, max_num_seqs=8)) as (client, runtime):
+        # More than are ever taken in at once: each waits for those before it.
         answer = await client.post("/classify/batch", json={"items": items(6)})
+        assert ["result" in result for result in answer.json()["results"]] == [True] * 6
+        assert is_idle(runtime)
+
+
+async def test_the_items_of_a_batch_are_refused_where_others_have_taken_the_room() -> None:
+    settings = fake_settings(max_in_flight=2, fake_latency_s=0.3)
+    async with running_app(settings) as (client, runtime):
+        others = [asyncio.create_task(client.post("/classify", json=item)) for item in items(2)]
+        while runtime.judge.admission.num_in_flight < 2:
+            await asyncio.sleep(0.01)
+        answer = await client.post("/classify/batch", json={"items": items(3)})
         results = answer.json()["results"]
-        assert ["result" in result for result in results] == [True] * 2 + [False] * 4
-        assert {result["problem"]["status"] for result in results[2:]} == {503}
-        assert {result["problem"]["retry_after_s"] for result in results[2:]} == {5}
+        assert [result["problem"]["status"] for result in results] == [503] * 3
+        assert {result["problem"]["retry_after_s"] for result in results} == {5}
+        assert [other.status_code for other in await asyncio.gather(*others)] == [200] * 2
         counted = await items_total(client)
-        assert counted["overloaded", ""] == 4.0
-        assert sum(counted.values()) == 6.0
+        assert counted["overloaded", ""] == 3.0
+        assert sum(counted.values()) == 5.0
         assert is_idle(runtime)
 
 

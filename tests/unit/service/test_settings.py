@@ -107,6 +107,7 @@ VALUES: dict[str, tuple[str, Any]] = {
     "host": ("0.0.0.0", "0.0.0.0"),
     "port": ("8001", 8001),
     "max_body_bytes": ("2048", 2048),
+    "body_timeout_s": ("2.5", 2.5),
     "max_json_depth": ("8", 8),
     "max_batch_items": ("9", 9),
     "api_keys": ("a,b", "**********"),
