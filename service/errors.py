@@ -77,7 +77,7 @@ class InputTooLongError(InvalidRequestError):
                 Fault(
                     field,
                     f"the input has {num_tokens} tokens with its instructions, the limit is "
-                    f"{limit_tokens} tokens: shorten the knowledge or judge it in parts",
+                    f"{limit_tokens} tokens: shorten it or judge it in parts",
                 )
             ]
         )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable
 from enum import StrEnum
-
-import psutil
+from pathlib import Path
 
 from contract.calibration import Calibration
 from contract.example import Example
@@ -34,6 +34,17 @@ _STOP_GRACE_S = 1.0
 _WARM_UP = Example(
     ("The pool is 25 metres long.",), "How long is the pool?", "The pool is 25 metres long."
 )
+
+
+def process_age_s() -> float:
+    """Return seconds since this process began, the launcher's run included; Linux only, else 0."""
+    try:
+        # The 22nd field, in clock ticks since boot; the second one may hold blanks.
+        fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        began_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began_s)
+    except (OSError, AttributeError, ValueError):
+        return 0.0
 
 
 class State(StrEnum):
@@ -71,7 +82,7 @@ class Lifecycle:
         self._resolve_weights = resolve_weights
         self._on_failure = on_failure
         self._tasks: list[asyncio.Task[None]] = []
-        self._phase_began = psutil.Process().create_time()
+        self._phase_began = time.time() - process_age_s()
         self._process_began = self._phase_began
         self._phase = Phase.DOWNLOAD
         self._progress = "starting"
@@ -119,7 +130,11 @@ class Lifecycle:
     @property
     def progress(self) -> str:
         """What the service is doing, in words."""
-        return f"{self._phase}: {self._progress}" if self.state is State.LOADING else self.state
+        return (
+            f"loading, {self._phase}: {self._progress}"
+            if self.state is State.LOADING
+            else self.state
+        )
 
     def require_detector(self) -> Detector:
         """Return the detector; while draining too, for requests on open connections.
@@ -141,7 +156,7 @@ class Lifecycle:
             NotReadyError: Loading, draining or failed.
         """
         if self.state is not State.READY:
-            raise NotReadyError(f"the service is {self.state}: {self.progress}", 5)
+            raise NotReadyError(f"the service is {self.progress}", 5)
 
     @property
     def model(self) -> Model:

@@ -118,7 +118,9 @@ async def _greet(sock: socket.socket, lifecycle: Lifecycle) -> None:
     model = lifecycle.model
     seconds = lifecycle.cold_start_s["total"]
     logger.info("ready after %.1f s: http://%s:%d (model %s)", seconds, host, port, model.id)
-    if not model.trained:
+    if model.engine == "fake":
+        logger.warning("the engine is fake: its verdicts mean nothing")
+    elif not model.trained:
         logger.warning(
             "this model was not trained for the task: its verdicts are close to guessing"
         )

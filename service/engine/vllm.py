@@ -79,7 +79,9 @@ class VllmEngine:
         """Import vLLM, start its engine process, check the label tokens."""
         progress(Phase.LOAD, "importing vLLM")
         await asyncio.to_thread(self._import)
-        progress(Phase.LOAD, f"loading the weights from {weights.folder}")
+        progress(
+            Phase.LOAD, f"loading {weights.folder} (the first start also compiles for this CPU)"
+        )
         llm = await asyncio.to_thread(self._build, weights)
         self._llm = llm
         self._tokenizer = llm.get_tokenizer()

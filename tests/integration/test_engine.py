@@ -296,7 +296,7 @@ def test_a_paused_engine_is_found_stuck(tmp_path: Path) -> None:
 def test_sigterm_while_the_engine_loads_leaves_no_process(tmp_path: Path) -> None:
     with service_process(tmp_path) as service:
         service.wait_for_port()
-        wait_until(lambda: "loading the weights" in service.log, timeout_s=120)
+        wait_until(lambda: "also compiles" in service.log, timeout_s=120)
         time.sleep(3)
         service.signal_group(signal.SIGTERM)
         assert service.wait(20) == 0
