@@ -272,7 +272,7 @@ async def test_while_loading_the_service_lives_but_is_not_ready() -> None:
         ready = await client.get("/readyz")
         assert ready.status_code == 503
         assert ready.headers["retry-after"] == "5"
-        assert ready.json()["detail"] == ("the service is loading: load: starting the fake engine")
+        assert ready.json()["detail"] == ("the service is loading, load: starting the fake engine")
         for method, path in (("POST", "/classify"), ("POST", "/classify/batch"), ("GET", "/info")):
             body = {"items": [ITEM]} if path.endswith("batch") else ITEM
             answer = await client.request(method, path, json=body)
