@@ -197,9 +197,9 @@ def find_tcmalloc() -> str | None:
 
 def launch(settings: Settings, device: str) -> None:
     """Run the process again under the planned environment; return where that has been done."""
-    plan = make_plan(settings, device, os.environ)
     if os.environ.pop(_MARKER, None) is not None:
         return
+    plan = make_plan(settings, device, os.environ)
     for note in plan.notes:
         logger.info("%s", note)
     _run_again(plan)

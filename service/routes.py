@@ -19,7 +19,6 @@ from service.errors import (
     BodyTooLargeError,
     ClientGoneError,
     DeadlineError,
-    EngineDeadError,
     Fault,
     NotReadyError,
 )
@@ -84,7 +83,7 @@ async def livez(request: Request) -> Response:
     """Whether the process should go on: 503 once the engine is dead or stuck."""
     lifecycle = _runtime(request).lifecycle
     if lifecycle.state is State.FAILED:
-        raise EngineDeadError(lifecycle.failure or "the service has failed", 30)
+        raise lifecycle.why_given_up()
     return _json(Liveness(status="live"))
 
 
