@@ -16,7 +16,12 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from support.service_process import ServiceProcess, metric, service_process
+from support.service_process import (
+    ServiceProcess,
+    admitted_items,
+    metric,
+    service_process,
+)
 from support.stub_hub import COMMIT, stub_hub
 from support.waiting import wait_until
 from tokenizers import Tokenizer
@@ -226,7 +231,7 @@ def test_sigterm_drains_the_real_engine(tmp_path: Path) -> None:
                 pool.submit(httpx.post, f"{address}/classify", json=body, timeout=60)
                 for body in bodies
             ]
-            wait_until(lambda: metric(service.http, "detector_in_flight_items") >= 6)
+            wait_until(lambda: admitted_items(service.http) == 8)
             service.signal(signal.SIGTERM)
             statuses = {answer.result().status_code for answer in accepted}
         assert statuses <= {200, 502}
@@ -246,7 +251,7 @@ def test_ctrl_c_on_the_whole_group_drains_the_real_engine(tmp_path: Path) -> Non
                 return httpx.post(f"{address}/classify", json=body, timeout=60).status_code
 
             accepted = [pool.submit(send, i) for i in range(8)]
-            wait_until(lambda: metric(service.http, "detector_in_flight_items") >= 4)
+            wait_until(lambda: admitted_items(service.http) == 8)
             service.signal_group(signal.SIGINT)
             late = pool.submit(send, 8)
             assert {answer.result() for answer in [*accepted, late]} <= {200, 502}
