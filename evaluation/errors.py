@@ -1,0 +1,11 @@
+"""What can be wrong with what an evaluation is given. Every message says what to do."""
+
+from __future__ import annotations
+
+
+class EvaluationError(Exception):
+    """The predictions, or what goes with them, cannot be evaluated."""
+
+
+class CalibrationError(EvaluationError):
+    """Temperature or thresholds cannot be fitted on these rows."""

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from training.config import DataConfig, ModelConfig, RunConfig, SetConfig
+from training.provenance import (
+    describe_model,
+    find_commit,
+    find_data_revisions,
+    find_hardware,
+    find_versions,
+    write_resolved,
+)
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+CONFIG = RunConfig(
+    name="r",
+    seed=7,
+    model=ModelConfig(name="org/repo", revision=COMMIT),
+    data=DataConfig(
+        sets=(
+            SetConfig(name="ours", kind="file", file="o.csv", columns={"response": "r"}),
+            SetConfig(name="theirs", kind="hub", repo="o/r", split="data", revision=COMMIT),
+        )
+    ),
+)
+
+
+def test_the_resolved_configuration_says_where_a_run_comes_from(tmp_path: Path):
+    path = write_resolved(tmp_path, CONFIG, {"command": "python -m training run x.toml"})
+    assert path == tmp_path / "config.json"
+    resolved = json.loads(path.read_text())
+    assert resolved["config"]["rl"]["num_generations"] == 8
+    assert resolved["seed"] == 7
+    assert resolved["model"] == f"org/repo@{COMMIT}"
+    assert resolved["data_revisions"] == {"ours": "o.csv", "theirs": f"o/r@{COMMIT}"}
+    assert re.fullmatch(r"[0-9a-f]{16}", resolved["contract"]["fingerprint"])
+    assert resolved["libraries"]["python"].startswith("3.")
+    assert resolved["command"] == "python -m training run x.toml"
+
+
+def test_what_is_resolved_can_be_read_back(tmp_path: Path):
+    resolved = json.loads(write_resolved(tmp_path, CONFIG).read_text())
+    assert RunConfig.model_validate(resolved["config"]) == CONFIG
+
+
+def test_a_built_in_model_has_no_revision():
+    assert describe_model(CONFIG.model_copy(update={"model": ModelConfig()})) == "embedded"
+
+
+def test_data_sets_are_named_by_commit_or_file():
+    assert find_data_revisions(CONFIG.data)["theirs"] == f"o/r@{COMMIT}"
+
+
+def test_the_commit_has_forty_digits_and_says_when_files_differ_from_it():
+    commit = find_commit()
+    assert commit is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", commit)
+
+
+def test_the_machine_is_described_without_a_model():
+    hardware = find_hardware()
+    assert hardware["num_cores"] >= 1
+    assert hardware["memory_bytes"] > 2**28
+    assert isinstance(hardware["gpus"], list)
+    assert "pydantic" not in find_versions()

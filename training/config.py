@@ -1,0 +1,382 @@
+"""The configuration of one training run: what a TOML file under ``training/configs/`` may say.
+
+A file is sparse: it names what differs from the defaults here. ``training.provenance`` writes the
+resolved whole into the run folder. ``training.config_file`` reads the file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from contract.labels import Label
+from contract.prompt import OUTPUT_BUDGET_TOKENS
+
+BUILT_IN_MODELS = ("embedded", "tiny")
+"""Models that need no download: the shipped one, and a random one of two layers for smoke runs."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+_REPO = r"^[\w-][\w.-]*/[\w-][\w.-]*$"
+_PATH_SIGNS = ("/", "./", "../")
+Repo = Annotated[str, StringConstraints(pattern=_REPO)]
+# A branch or a tag moves: only a commit says which weights or rows a run had.
+Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+
+
+def _say_how_to_pin(repo: str) -> str:
+    return (
+        "revision is missing: 40 hex digits, the first word of "
+        f"`git ls-remote https://huggingface.co/{repo} HEAD`"
+    )
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )
+
+
+class ModelConfig(_Section):
+    """The policy: a base model with a LoRA adapter."""
+
+    name: str = Field(default="embedded", min_length=1)
+    """`embedded`, `tiny`, a folder (with `./`, `../` or `/` in front), or `org/repo`."""
+    revision: Commit | None = None
+    """Commit of `org/repo` on the Hub, 40 hex digits."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Number format of the base weights; the adapter is float32 always."""
+    rank: int = Field(default=16, ge=1, le=512)
+    """Rank of the adapter."""
+    alpha: int = Field(default=32, ge=1)
+    """Scale of the adapter, over its rank."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout of the adapter's inputs."""
+    is_rslora: bool = False
+    """Scale by alpha over the square root of the rank."""
+    max_prompt_tokens: int = Field(default=1024, ge=192, le=131_072)
+    """Examples with longer prompts are left out and counted."""
+
+    @property
+    def is_on_hub(self) -> bool:
+        """Whether ``name`` is ``org/repo``."""
+        return self.name not in BUILT_IN_MODELS and not self.name.startswith(_PATH_SIGNS)
+
+    @model_validator(mode="after")
+    def _check_revision(self) -> ModelConfig:
+        if not self.is_on_hub:
+            if self.revision is not None:
+                raise ValueError(f"revision belongs to org/repo on the Hub, not to {self.name!r}")
+        elif not re.fullmatch(_REPO, self.name):
+            raise ValueError(
+                f"name {self.name!r} is neither {' nor '.join(BUILT_IN_MODELS)} nor org/repo; a "
+                "folder is written with ./ in front"
+            )
+        elif self.revision is None:
+            raise ValueError(_say_how_to_pin(self.name))
+        return self
+
+
+class SetConfig(_Section):
+    """One data set."""
+
+    name: Name
+    """How it is called in reports."""
+    kind: Literal["folder", "hub", "file"]
+    """A file of `--data-dir` in this project's format, a data set on the Hub, or your own file."""
+    file: str | None = Field(default=None, min_length=1)
+    """Its name in `--data-dir` (folder), or its path: JSONL, CSV or Parquet (file)."""
+    repo: Repo | None = None
+    """`org/name` on the Hub (hub)."""
+    config: str | None = Field(default=None, min_length=1)
+    """Which of the data set's configurations (hub)."""
+    split: str | None = Field(default=None, min_length=1)
+    """Which of its splits (hub)."""
+    revision: Commit | None = None
+    """Its commit on the Hub, 40 hex digits (hub)."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Field of a record -> the column that holds it (file)."""
+    labels: dict[str, Label] = Field(default_factory=dict)
+    """Value of the label's column -> class (file)."""
+    task: str = Field(default="qa", min_length=1)
+    """`qa`, `summarization`, `dialogue` or `general`, or your own word."""
+    max_pairs: int | None = Field(default=None, ge=1)
+    """Pairs to use, chosen by the seed; all where unset."""
+    repeat: Positive = 1.0
+    """How often the training part is seen in an epoch."""
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> SetConfig:
+        needed = {"folder": ("file",), "hub": ("repo", "split"), "file": ("file", "columns")}
+        missing = [key for key in needed[self.kind] if not self.model_dump()[key]]
+        if missing:
+            raise ValueError(f"a set of kind {self.kind!r} needs {' and '.join(missing)}")
+        if self.kind == "hub" and self.revision is None:
+            raise ValueError(_say_how_to_pin(f"datasets/{self.repo}"))
+        return self
+
+
+class TreatmentConfig(_Section):
+    """What is done to the training data so that style does not tell the class."""
+
+    is_on: bool = True
+    """Off: the rows as they are, all switches below notwithstanding."""
+    punctuation: bool = True
+    """Even out the full stop at the end."""
+    short_wrong: bool = True
+    """Add short wrong responses."""
+    long_right: bool = True
+    """Add long right responses."""
+    length_matched: bool = True
+    """Mark and add pairs of equal length."""
+    perturbed_claims: int = Field(default=0, ge=0, le=64)
+    """Claims made by rule from the knowledge, for each pair."""
+    raw_share: Share = 1.0
+    """Share of the raw rows that is kept."""
+
+
+class DataConfig(_Section):
+    """Which examples, in which form."""
+
+    mode: Literal["knowledge", "no-knowledge", "paired"] = "knowledge"
+    """With knowledge, without, or with it and only pairs that hold both classes."""
+    sets: tuple[SetConfig, ...] = Field(min_length=1)
+    """The data sets."""
+    treatment: TreatmentConfig = TreatmentConfig()
+    """Against shortcuts."""
+    validation_fraction: float = Field(default=0.05, gt=0, lt=1)
+    """Share of the pairs that is watched during training."""
+    test_fraction: float = Field(default=0.1, gt=0, lt=1)
+    """Share of the pairs that no training touches."""
+
+    @model_validator(mode="after")
+    def _check_together(self) -> DataConfig:
+        held_out = self.validation_fraction + self.test_fraction
+        if held_out >= 1:
+            raise ValueError(
+                f"validation_fraction and test_fraction hold out {held_out:g} of the pairs, "
+                "nothing is left to train on: lower one"
+            )
+        names = [each.name for each in self.sets]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two sets are named {', '.join(twice)}: give each its own name")
+        return self
+
+
+class WarmstartConfig(_Section):
+    """Supervised training in the full format of a reply, before any reward."""
+
+    kind: Literal["templated", "self-distilled", "none"] = "templated"
+    """Justifications by template, the model's own right answers, or no warm start."""
+    epochs: Positive = 1.0
+    """Passes over the training data."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Ends earlier."""
+    batch_tokens: int = Field(default=4096, ge=256)
+    """Tokens of a batch, prompts included."""
+    learning_rate: Positive = 1e-4
+    """At its peak."""
+    warmup_share: Share = 0.05
+    """Share of the steps in which the learning rate rises."""
+    label_weight: float = Field(default=1.0, ge=0)
+    """Weight of the label's tokens after a justification."""
+    short_path_weight: float = Field(default=1.0, ge=0)
+    """Weight of the label's tokens without a justification."""
+    justified_share: Share = 1.0
+    """Share of the examples whose whole reply is taught; the rest teach the short path alone."""
+    justification_weight: float = Field(default=0.3, ge=0)
+    """Weight of the justification's tokens."""
+    max_grad_norm: Positive = 1.0
+    """Longer gradients are scaled down to it."""
+    save_steps: int = Field(default=50, ge=1)
+    """Steps between checkpoints."""
+    num_samples: int = Field(default=8, ge=1)
+    """Replies drawn for each prompt (self-distilled)."""
+
+
+class StopConfig(_Section):
+    """When a run that no longer learns is ended."""
+
+    starved_share: Share = 0.8
+    """Groups of equal rewards, together with ..."""
+    starved_reward: float = 0.7
+    """... a mean reward below this."""
+    one_class_share: Share = 0.9
+    """Readable replies that all name one class."""
+    clipped_share: Share = 0.3
+    """Replies cut off at `max_completion_tokens`."""
+    unreadable_share: Share = 0.2
+    """Replies without a readable verdict."""
+    patience_steps: int = Field(default=10, ge=1)
+    """Steps in a row that a limit must be passed."""
+
+
+class RlConfig(_Section):
+    """Reinforcement learning on the verdict."""
+
+    algorithm: Literal["none", "reinforce", "ppo", "grpo", "dr_grpo", "gspo"] = "grpo"
+    """The objective; `none` is the supervised arm of a comparison."""
+    max_steps: int = Field(default=50, ge=1)
+    """Updates."""
+    num_generations: int = Field(default=8, ge=2, le=1024)
+    """Replies for each prompt: a group."""
+    prompts_per_step: int = Field(default=8, ge=1)
+    """Prompts of one update."""
+    pass_rate_low: Share = 0.0
+    """Prompts that the warm start gets right less often than this are left out."""
+    pass_rate_high: Share = 1.0
+    """And those that it gets right more often than this."""
+    prompts_per_forward: int = Field(default=8, ge=1)
+    """Prompts whose groups are scored at once; it divides `prompts_per_step`."""
+    learning_rate: Positive = 1e-5
+    """Constant after the warm-up."""
+    beta: float = Field(default=0.0, ge=0)
+    """Weight of the divergence from the policy before RL."""
+    epsilon: Positive | None = None
+    """Clips the probability ratio below 1 minus this; the algorithm's own where unset."""
+    epsilon_high: Positive | None = None
+    """Clips it above 1 plus this; the algorithm's own where unset."""
+    num_iterations: int = Field(default=1, ge=1)
+    """Updates from the same replies."""
+    temperature: Positive = 1.0
+    """Of the sampled replies."""
+    max_completion_tokens: int = Field(default=OUTPUT_BUDGET_TOKENS, ge=8, le=OUTPUT_BUDGET_TOKENS)
+    """Tokens of a reply, at most what the contract allows when serving."""
+    max_grad_norm: Positive = 1.0
+    """Longer gradients are scaled down to it."""
+    save_steps: int = Field(default=10, ge=1)
+    """Steps between checkpoints."""
+    eval_steps: int = Field(default=25, ge=1)
+    """Steps between greedy evaluations on the validation part."""
+    eval_rows: int = Field(default=200, ge=1)
+    """Rows of such an evaluation."""
+    warmup_steps: int = Field(default=3, ge=0)
+    """Steps in which the learning rate rises."""
+    rollouts: Literal["hf", "vllm-colocate", "vllm-server"] = "hf"
+    """What draws the replies; vLLM needs a GPU here."""
+    vllm_server_url: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
+    """Where `vllm serve` listens (vllm-server)."""
+    vllm_memory_share: float = Field(default=0.3, gt=0, lt=1)
+    """Share of the GPU's memory for vLLM (vllm-colocate)."""
+    vllm_sleep: bool = True
+    """Let vLLM free its memory during the update (vllm-colocate)."""
+    importance_correction: Literal["token_truncate", "token_mask", "sequence_mask", "none"] = (
+        "token_truncate"
+    )
+    """What is done where vLLM and the trainer disagree on a probability."""
+    importance_cap: float = Field(default=3.0, ge=1)
+    """Ratio from which the correction cuts."""
+    gae_lambda: Share = 1.0
+    """Decay of the advantage estimate (ppo)."""
+    gamma: Share = 1.0
+    """Discount of later rewards (ppo)."""
+    value_learning_rate: Positive = 1e-4
+    """Of the value head (ppo)."""
+    value_clip: Positive = 0.2
+    """Range in which one update may move a value (ppo)."""
+    stops: StopConfig = StopConfig()
+    """When to give up."""
+
+    @model_validator(mode="after")
+    def _check_together(self) -> RlConfig:
+        if self.prompts_per_step % self.prompts_per_forward:
+            raise ValueError(
+                f"prompts_per_forward ({self.prompts_per_forward}) must divide prompts_per_step "
+                f"({self.prompts_per_step})"
+            )
+        if self.pass_rate_low >= self.pass_rate_high:
+            raise ValueError("pass_rate_low must be below pass_rate_high")
+        if self.rollouts == "vllm-server" and self.vllm_server_url is None:
+            raise ValueError('rollouts = "vllm-server" needs vllm_server_url')
+        return self
+
+
+class RewardConfig(_Section):
+    """What a reply is paid."""
+
+    correct: float = 1.0
+    """The gold class."""
+    wrong: float = 0.0
+    """The other class."""
+    unreadable: float = -0.5
+    """No readable verdict."""
+    correct_class_scale: float = Field(default=1.0, gt=0, le=1)
+    """Scales the rewards of examples whose gold class is correct (RL4HS, arXiv 2510.02173)."""
+    quote_bonus: float = Field(default=0.0, ge=0)
+    """For a right class whose quotes all stand in the inputs."""
+
+    @model_validator(mode="after")
+    def _check_order(self) -> RewardConfig:
+        if not self.correct > self.wrong > self.unreadable:
+            raise ValueError(
+                f"rewards must fall from correct ({self.correct:g}) to wrong ({self.wrong:g}) to "
+                f"unreadable ({self.unreadable:g}): else saying nothing readable would pay"
+            )
+        return self
+
+
+class EvaluationConfig(_Section):
+    """How the test part is judged."""
+
+    rows_per_set: int = Field(default=300, ge=1)
+    """Rows of each set, whole pairs, chosen by the seed."""
+    batch_size: int = Field(default=32, ge=1)
+    """Prompts at once."""
+    sets: tuple[str, ...] = ()
+    """Names of the sets; all where empty."""
+    bootstrap_samples: int = Field(default=1000, ge=10)
+    """Samples behind an interval."""
+
+
+class ExportConfig(_Section):
+    """What leaves the run folder."""
+
+    kind: Literal["adapter", "merged"] = "merged"
+    """The adapter alone, or whole weights with the adapter merged in."""
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    """Number format of the exported weights."""
+    repo: Repo | None = None
+    """Where `push` uploads to."""
+    tag: Name | None = None
+    """Tag of the upload."""
+    is_private: bool = True
+    """Whether a repository that `push` makes is private."""
+    license: str = Field(default="apache-2.0", min_length=1)
+    """On the model card; the base model's licence may forbid others."""
+
+
+class RunConfig(_Section):
+    """Everything about one run."""
+
+    name: Name
+    """Its folder below `--runs-dir`."""
+    seed: int = Field(default=1, ge=0, lt=2**32)
+    """Of every random choice."""
+    model: ModelConfig = ModelConfig()
+    data: DataConfig
+    warmstart: WarmstartConfig = WarmstartConfig()
+    rl: RlConfig = RlConfig()
+    rewards: RewardConfig = RewardConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    export: ExportConfig = ExportConfig()
+    report_to: tuple[Literal["jsonl", "wandb", "trackio"], ...] = ("jsonl",)
+    """Where metrics go; the files in the run folder are always written."""
+
+    @model_validator(mode="after")
+    def _check_together(self) -> RunConfig:
+        known = {each.name for each in self.data.sets}
+        unknown = [name for name in self.evaluation.sets if name not in known]
+        if unknown:
+            raise ValueError(
+                f"evaluation.sets names {', '.join(unknown)}, which is not in data.sets "
+                f"({', '.join(sorted(known))})"
+            )
+        return self

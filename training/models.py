@@ -1,0 +1,214 @@
+"""The model that is trained: its base folder, its tokenizer, its adapter, and its tokens.
+
+The base is ``embedded`` (what the service embeds, without this project's adapter), ``tiny`` (two
+random layers, for the smoke run), a folder, or a repository of the Hub at a full commit.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contract.example import Example
+from contract.labels import Label
+from contract.prompt import CHAT_TEMPLATE_KWARGS, render
+from contract.reply import label_cue
+from training.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
+    from peft import PeftModel
+    from transformers import PreTrainedTokenizerBase
+
+    from training.config import ModelConfig
+
+logger = logging.getLogger(__name__)
+
+EMBEDDED = "embedded"
+TINY = "tiny"
+
+
+def base_folder(config: ModelConfig) -> Path:
+    """Return a folder with the base weights, fetched or prepared where it is not there yet.
+
+    Raises:
+        ModelError: It cannot be had; the message says what to do.
+    """
+    if config.name in (EMBEDDED, TINY):
+        return _embedded_folder()
+    folder = Path(config.name)
+    if folder.is_dir():
+        return folder
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(config.name, revision=config.revision))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise ModelError(
+            f"{config.name} at {config.revision} cannot be fetched ({error}): check name and "
+            "revision, the network, and for a gated model `hf auth login`"
+        ) from error
+
+
+@functools.cache
+def _embedded_folder() -> Path:
+    """Ask the service, in a process of its own: training shares the contract with it, no code."""
+    command = [sys.executable, "-m", "service.fetch", "--base"]
+    root = Path(__file__).parent.parent
+    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    if done.returncode:
+        raise ModelError("the embedded model could not be prepared, see above")
+    return Path(done.stdout.strip())
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Return the folder's tokenizer, which must know the end of a turn.
+
+    Raises:
+        ModelError: It has no chat template or no end token.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
+    if tokenizer.chat_template is None or tokenizer.eos_token_id is None:
+        raise ModelError(f"{folder} has no chat template or end token: choose an instruct model")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.padding_side = "left"
+    return tokenizer
+
+
+def load_policy(
+    config: ModelConfig, folder: Path, adapter: Path | None = None, seed: int = 1
+) -> PeftModel:
+    """Return the base model with a trainable LoRA adapter on all its linear layers.
+
+    The embeddings and the head stay out: they are one tied tensor in small models, and an adapter
+    on it does not survive merging (transformers issue 45127). The adapter computes in float32,
+    whatever the base's type.
+
+    Args:
+        config: Of the model.
+        folder: From ``base_folder``.
+        adapter: A trained adapter to go on from; else a fresh one, which changes nothing yet.
+        seed: Of a fresh adapter, and of the tiny model.
+
+    Raises:
+        ModelError: The adapter cannot be loaded.
+    """
+    import torch
+    from peft import LoraConfig, PeftModel, get_peft_model
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(seed)
+    dtype = getattr(torch, config.dtype)
+    if config.name == TINY:
+        sizes = AutoConfig.from_pretrained(folder)
+        sizes.hidden_size, sizes.intermediate_size, sizes.num_hidden_layers = 32, 64, 2
+        sizes.num_attention_heads, sizes.num_key_value_heads, sizes.head_dim = 4, 2, 8
+        sizes.layer_types = None
+        model = AutoModelForCausalLM.from_config(sizes, dtype=dtype)
+    else:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    if adapter is not None:
+        try:
+            policy: PeftModel = PeftModel.from_pretrained(model, adapter, is_trainable=True)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ModelError(f"the adapter in {adapter} cannot be loaded: {error}") from error
+        return policy
+    lora = LoraConfig(
+        r=config.rank,
+        lora_alpha=config.alpha,
+        lora_dropout=config.dropout,
+        use_rslora=config.is_rslora,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(model, lora)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyTokens:
+    """A reply as the policy is taught to write it.
+
+    Attributes:
+        tokens: Up to and with the end of the turn.
+        label_place: Which of them decides the class: the label's first token.
+    """
+
+    tokens: list[int]
+    label_place: int
+
+
+class Codec:
+    """Examples and replies as token ids, the same in training as in serving.
+
+    Attributes:
+        tokenizer: Of the model.
+        label_token_ids: First token of each label, in its place after ``Class:``.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Check that the two labels begin with different tokens.
+
+        Raises:
+            ModelError: They do not, so no probability could be read.
+        """
+        self.tokenizer = tokenizer
+        self.label_token_ids = {label: self._label_token(label_cue("x."), label) for label in Label}
+        if len(set(self.label_token_ids.values())) != len(Label):
+            raise ModelError("both labels begin with the same token: choose another model")
+
+    def prompt(self, example: Example) -> list[int]:
+        """Return the token ids that end where the reply begins.
+
+        Raises:
+            TextError: A text of the example is blank or invalid.
+        """
+        text = self.tokenizer.apply_chat_template(
+            list(render(example)),
+            tokenize=False,
+            add_generation_prompt=True,
+            **CHAT_TEMPLATE_KWARGS,
+        )
+        return self._encode(str(text))
+
+    def reply(self, justification: str | None, label: Label) -> ReplyTokens:
+        """Return a whole reply's token ids.
+
+        Raises:
+            ModelError: The label's first token melts into what stands before it.
+        """
+        cue = label_cue(justification)
+        place = len(self._encode(cue))
+        tokens = self._encode(f"{cue} {label}")
+        if tokens[place] != self.label_token_ids[label]:
+            raise ModelError("the label's first token depends on the justification")
+        return ReplyTokens([*tokens, int(self.tokenizer.eos_token_id or 0)], place)
+
+    def cue(self, justification: str | None) -> list[int]:
+        """Return the token ids of a reply up to where the label is read."""
+        return self._encode(label_cue(justification))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of a reply, without the tokens that end it."""
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def _label_token(self, cue: str, label: Label) -> int:
+        return self._encode(f"{cue} {label}")[len(self._encode(cue))]
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+
+def label_log_odds(logits: torch.Tensor, codec: Codec) -> torch.Tensor:
+    """Return log P(hallucination) - log P(correct) from logits [..., vocabulary]."""
+    ids = codec.label_token_ids
+    return logits[..., ids[Label.HALLUCINATION]] - logits[..., ids[Label.CORRECT]]

@@ -1,0 +1,120 @@
+"""The five algorithms as presets of one trainer: which of its options each of them means.
+
+Every option that shapes the loss is set, so that no default of the library decides
+(``training/objectives.py`` has the formulas and the papers). ``reinforce`` subtracts the mean of
+the group and does not clip, so it takes one update from each reply; with one update ``dr_grpo``
+has the same gradient. ``ppo`` draws and clips as the others do, and takes its advantages from a
+value head (``training/ppo_trainer.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from contract.prompt import CHAT_TEMPLATE_KWARGS
+from training.errors import ConfigError
+
+if TYPE_CHECKING:
+    from training.config import RlConfig
+
+_NO_CLIP = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What an algorithm is to the trainer.
+
+    Attributes:
+        loss_type: Over which tokens the loss is averaged: each reply's own (``grpo``), or a
+            constant length (``dr_grpo``).
+        scale_rewards: Whether advantages are divided by their group's deviation.
+        importance_sampling_level: Whether a token or a whole reply has a ratio.
+        epsilon: Clips the ratio from below.
+        epsilon_high: Clips it from above.
+    """
+
+    loss_type: Literal["grpo", "dr_grpo"]
+    scale_rewards: Literal["group", "none"]
+    importance_sampling_level: Literal["token", "sequence"]
+    epsilon: float
+    epsilon_high: float
+
+
+PRESETS = {
+    "reinforce": Preset("dr_grpo", "none", "token", _NO_CLIP, _NO_CLIP),
+    "ppo": Preset("grpo", "none", "token", 0.2, 0.2),
+    "grpo": Preset("grpo", "group", "token", 0.2, 0.2),
+    "dr_grpo": Preset("dr_grpo", "none", "token", 0.2, 0.2),
+    "gspo": Preset("grpo", "group", "sequence", 3e-4, 4e-4),
+}
+
+
+def trainer_options(config: RlConfig) -> dict[str, Any]:
+    """Return the options of TRL's ``GRPOConfig`` that make the algorithm and its rollouts.
+
+    Raises:
+        ConfigError: The options do not go together.
+    """
+    preset = PRESETS[config.algorithm]
+    if config.algorithm == "reinforce" and config.num_iterations > 1:
+        raise ConfigError(
+            "rl.num_iterations must be 1 for reinforce, which has no ratio to clip: choose dr_grpo"
+        )
+    low = preset.epsilon if config.epsilon is None else config.epsilon
+    high = preset.epsilon_high if config.epsilon_high is None else config.epsilon_high
+    return {
+        "loss_type": preset.loss_type,
+        "scale_rewards": preset.scale_rewards,
+        "importance_sampling_level": preset.importance_sampling_level,
+        "epsilon": low,
+        "epsilon_high": high,
+        "delta": None,
+        "beta": config.beta,
+        # The papers' divergence term has no ratio before it.
+        "use_bias_correction_kl": False,
+        "num_iterations": config.num_iterations,
+        "num_generations": config.num_generations,
+        "temperature": config.temperature,
+        # Anything else would have the trainer score another distribution than it drew from.
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": None,
+        "repetition_penalty": 1.0,
+        "max_completion_length": config.max_completion_tokens,
+        # A reply that does not end is paid as unreadable; masked, it would go unpunished.
+        "mask_truncated_completions": False,
+        "multi_objective_aggregation": "sum_then_normalize",
+        "top_entropy_quantile": 1.0,
+        "entropy_coef": 0.0,
+        "use_adaptive_entropy": False,
+        "off_policy_mask_threshold": None,
+        "sync_ref_model": False,
+        "cast_lm_head_to_fp32": False,
+        "disable_dropout": False,
+        "chat_template_kwargs": dict(CHAT_TEMPLATE_KWARGS),
+        **_rollout_options(config),
+    }
+
+
+def _rollout_options(config: RlConfig) -> dict[str, Any]:
+    if config.rollouts == "hf":
+        return {"use_vllm": False}
+    is_corrected = config.importance_correction != "none"
+    options: dict[str, Any] = {
+        "use_vllm": True,
+        "vllm_importance_sampling_correction": is_corrected,
+        "vllm_importance_sampling_clip_max": config.importance_cap,
+    }
+    if is_corrected:
+        options["vllm_importance_sampling_mode"] = config.importance_correction
+    if config.rollouts == "vllm-server":
+        return options | {
+            "vllm_mode": "server",
+            "vllm_server_base_url": config.vllm_server_url,
+        }
+    return options | {
+        "vllm_mode": "colocate",
+        "vllm_gpu_memory_utilization": config.vllm_memory_share,
+        "vllm_enable_sleep_mode": config.vllm_sleep,
+    }

@@ -1,0 +1,141 @@
+"""The warm start: supervised training in the full format of a reply, before any reward.
+
+Reinforcement needs a policy that is sometimes right in a form that can be read. The justification
+that is taught shows evidence and no verdict (``training/evidence.py``); the class is decided at the
+label, in both ways that the service asks for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from training.config import RunConfig
+from training.inputs import WARMSTART
+from training.models import Codec, base_folder, load_policy, load_tokenizer
+from training.monitor import Monitor
+from training.records import Record, read_records
+from training.supervision import Group, group_records, plan_batches
+from training.trainer_watch import reporting_integrations, watch
+from training.validation import pick_rows, validate_while_training
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from transformers import TrainingArguments
+
+    from training.runs import RunFolder
+
+logger = logging.getLogger(__name__)
+
+
+def plan_training(groups: Sequence[Group], config: RunConfig) -> list[list[int]]:
+    """Return the groups of each step over all epochs, as the seed has it.
+
+    A set's ``repeat`` is how often its groups stand in an epoch; of a broken number, the rest is
+    drawn anew in each.
+    """
+    rng = random.Random(config.seed)  # noqa: S311 - no secret hangs on it
+    repeats = {each.name: each.repeat for each in config.data.sets}
+    sizes = [group.num_tokens for group in groups]
+    steps: list[list[int]] = []
+    for epoch in range(math.ceil(config.warmstart.epochs)):
+        share = min(1.0, config.warmstart.epochs - epoch)
+        chosen = []
+        for index, group in enumerate(groups):
+            times = repeats[group.set_name] * share
+            chosen += [index] * (int(times) + (rng.random() < times % 1))
+        batches = plan_batches([sizes[i] for i in chosen], config.warmstart.batch_tokens, rng)
+        steps += [[chosen[i] for i in batch] for batch in batches]
+    return steps[: config.warmstart.max_steps]
+
+
+def warmstart(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
+    """Train the adapter on the run's training data and leave it in ``warmstart/adapter``.
+
+    Args:
+        config: Of the run.
+        run: Its folder, with prepared data.
+        resume: Go on from the last whole checkpoint.
+
+    Raises:
+        DataError: The data is not prepared.
+        CheckpointError: There is a checkpoint and ``resume`` was not asked for, or it cannot be
+            gone on from.
+        ModelError: The base model cannot be had.
+    """
+    folder = base_folder(config.model)
+    codec = Codec(load_tokenizer(folder))
+    records = read_records(run.data("train"))
+    if config.warmstart.kind == "self-distilled":
+        groups = _distilled_groups(config, run, codec, records)
+    else:
+        groups = group_records(records, codec, config.model, config.warmstart, config.seed)
+    steps = plan_training(groups, config)
+    logger.info(
+        "warm start: %d records in %d groups, %d steps, %d tokens in the first epoch",
+        len(records),
+        len(groups),
+        len(steps),
+        sum(group.num_tokens for group in groups),
+    )
+    model = load_policy(config.model, folder, seed=config.seed)
+    _train(config, run, codec, model, groups, steps, resume)
+
+
+def _train(
+    config: RunConfig,
+    run: RunFolder,
+    codec: Codec,
+    model: Any,
+    groups: Sequence[Group],
+    steps: Sequence[Sequence[int]],
+    resume: bool,
+) -> None:
+    from training.supervised_trainer import PlannedBatches, SupervisedTrainer
+
+    stage = run.stage(WARMSTART)
+    checkpoint = stage.begin(config, resume)
+    with Monitor(stage.path, config.rl.stops) as monitor:
+        trainer = SupervisedTrainer(
+            codec,
+            model=model,
+            args=_arguments(config, stage.path, len(steps)),
+            train_dataset=PlannedBatches(groups, steps),
+        )
+        watch(trainer, monitor)
+        rows = pick_rows(read_records(run.data("validation")), config.rl.eval_rows, config.seed)
+        validate_while_training(
+            trainer, monitor, codec, rows, config.warmstart.save_steps, max_new_tokens=None
+        )
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    stage.finish(config, model)
+
+
+def _arguments(config: RunConfig, folder: Path, num_steps: int) -> TrainingArguments:
+    import torch
+    from transformers import TrainingArguments
+
+    settings = config.warmstart
+    return TrainingArguments(
+        output_dir=str(folder),
+        per_device_train_batch_size=1,
+        max_steps=num_steps,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=math.ceil(settings.warmup_share * num_steps),
+        weight_decay=0.0,
+        max_grad_norm=settings.max_grad_norm,
+        logging_steps=10,
+        save_steps=settings.save_steps,
+        save_total_limit=2,
+        seed=config.seed,
+        use_cpu=not torch.cuda.is_available(),
+        bf16=config.model.dtype == "bfloat16",
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        report_to=reporting_integrations(config.report_to),
+    )
