@@ -63,7 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
         if name == "evaluate":
             command.add_argument(
                 "what", nargs="?", metavar="WHAT",
-                help="a folder, a checkpoint, org/repo@revision, or the URL of a service",
+                help="an adapter or weights in a folder, org/repo@revision, base, or a service's URL",
             )  # fmt: skip
         if name == "export":
             command.add_argument("--target", type=Path, metavar="DIR", help="where to write")
@@ -88,6 +88,8 @@ def main(
     command = shlex.join(
         ["python", "-m", "training", *(sys.argv[1:] if arguments is None else arguments)]
     )
+    from contract.errors import ContractError
+    from evaluation.errors import EvaluationError
     from training.errors import StoppedRunError, TrainingError
 
     try:
@@ -97,7 +99,7 @@ def main(
     except StoppedRunError as error:
         _say(f"stopped: {error}")
         return 3
-    except TrainingError as error:
+    except (TrainingError, EvaluationError, ContractError) as error:
         _say(f"cannot go on: {error}")
         return 1
     except KeyboardInterrupt:

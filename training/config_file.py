@@ -39,7 +39,10 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
         # As JSON and strict: a list is a tuple there, and neither "8" nor true is a number.
         return RunConfig.model_validate_json(json.dumps(raw, default=str), strict=True)
     except ValidationError as error:
-        faults = [_describe(fault, raw, keys) for fault in error.errors()]
+        found = error.errors()
+        # Of a list whose items are at fault, pydantic says too that it is short of items.
+        outer = {fault["loc"][:depth] for fault in found for depth in range(len(fault["loc"]))}
+        faults = [_describe(fault, raw, keys) for fault in found if fault["loc"] not in outer]
         text = "".join(f"\n  {fault}" for fault in faults)
         raise ConfigError(f"{path} is not a valid configuration:{text}") from error
 
@@ -85,7 +88,9 @@ def _read_value(text: str) -> Any:
 def _describe(fault: ErrorDetails, raw: Mapping[str, Any], keys: set[str]) -> str:
     location = fault["loc"]
     plain = ".".join(str(part) for part in location)
-    is_from_override = any(f"{plain}.".startswith(f"{key}.") for key in keys)
+    is_from_override = any(
+        f"{plain}.".startswith(f"{key}.") or f"{key}.".startswith(f"{plain}.") for key in keys
+    )
     origin = " (from --set)" if is_from_override else ""
     name = _name(location, raw) or "the file as a whole"
     return f"{name}{origin}: {_explain(fault)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from contract.labels import Label
 from training.errors import DataError
@@ -56,28 +56,26 @@ def order_prompts(
             "reinforcement needs examples of both classes: widen rl.pass_rate_low and "
             "rl.pass_rate_high, or add a data set"
         )
+    others = {label: _by_set(side) for label, side in sides.items()}
+    pairs = sorted(sides[Label.HALLUCINATION].keys() | sides[Label.CORRECT].keys())
     chosen: list[Record] = []
     while len(chosen) < num_prompts:
-        keys = [
-            key
-            for key in sorted(sides[Label.HALLUCINATION].keys() | sides[Label.CORRECT].keys())
-            for _ in range(_times(repeats[key[0]], rng))
-        ]
+        keys = [key for key in pairs for _ in range(_times(repeats[key[0]], rng))]
         rng.shuffle(keys)
-        for key in keys:
-            chosen += [_draw(sides[label], key, rng) for label in Label]
-    return chosen[: num_prompts + num_prompts % 2]
+        for key in keys[: (num_prompts - len(chosen) + 1) // 2]:
+            for label, side in sides.items():
+                # A class that the pair lacks comes from its set, or from any.
+                instead = key if key in side else rng.choice(others[label].get(key[0], list(side)))
+                chosen.append(rng.choice(side[instead]))
+    return chosen
 
 
 def _times(repeat: float, rng: random.Random) -> int:
     return int(repeat) + (rng.random() < repeat % 1)
 
 
-def _draw(
-    side: Mapping[tuple[str, str], list[Record]], key: tuple[str, str], rng: random.Random
-) -> Record:
-    """Return a record of the pair, or of another pair of its set, or of any."""
-    if key not in side:
-        same_set = [other for other in side if other[0] == key[0]]
-        key = rng.choice(same_set or list(side))
-    return rng.choice(side[key])
+def _by_set(pairs: Iterable[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
+    sets: dict[str, list[tuple[str, str]]] = {}
+    for pair in pairs:
+        sets.setdefault(pair[0], []).append(pair)
+    return sets

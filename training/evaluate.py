@@ -2,8 +2,8 @@
 
 Judged is the run's last adapter, another adapter or checkpoint, a folder of weights, a repository
 of the Hub at a commit, ``base`` for the model as training begins with it, or a running service by
-its URL. Each set gives its own rows and those that a treatment made, apart: raw HaluEval QA is decided
-by a full stop (docs/data.md).
+its URL. Each set gives its own rows and those that a treatment made, apart: raw HaluEval QA is
+decided by a full stop (docs/data.md).
 """
 
 from __future__ import annotations

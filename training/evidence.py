@@ -1,8 +1,11 @@
-"""What a justification quotes: the closest passage of the knowledge, and what the response adds.
+"""What a justification says: what the knowledge holds, never whether the response is right.
 
-Both are computed from the inputs alone, never from the label: a small model that learned verdict
-words in its justification would have decided before its probability is read, and every probability
-would be 0 or 1. So the justification shows the evidence, and the verdict line judges it.
+A question with a short answer is answered from the knowledge; any other response is set beside the
+closest passage of the knowledge, verbatim. The class is decided after that, at the label, by
+comparing: a small model that wrote verdict words first would have decided before its probability is
+read, and every probability would be 0 or 1. A model of this size also learns to compare two short
+texts within sixty steps, where it stayed at chance for eighty when it was asked for the bare class
+of the same examples (``training/LOG.md``).
 """
 
 from __future__ import annotations
@@ -10,87 +13,106 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from contract.example import Example, normalise
+from contract.example import Example, normalise, normalise_text
 from contract.labels import Label
 from contract.reply import label_cue
+from training.records import Record
 
-MAX_QUOTE_WORDS = 18
-MAX_NEW_WORDS = 4
+MAX_QUOTE_WORDS = 24
+MAX_ANSWER_WORDS = 10
 
 NO_KNOWLEDGE = "No knowledge was given: judged by what is known to be true."
+NO_ANSWER = "The knowledge does not give the answer."
 
+PairKey = tuple[str, str]
+"""Set name and pair id."""
+
+_WORDS = ("yes", "no")
+_ABSTENTION = "abstention"
+_FOUND = {"raw", "punctuated", "kept", "length-matched", "short-right"}
 # Letters and digits with what joins them inside a word; a CJK character is a word of its own.
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+(?:[.,'\u2019-](?=[^\W_])[^\W_{_CJK}]+)*")
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?\u3002\uff01\uff1f;])\s+|(?<=[\u3002\uff01\uff1f])|\n+|(?<=[a-z)]\.)(?=[A-Z])"
+)
 # A quotation mark ends a passage too, so that the quote around it stays one.
-_BREAK = re.compile(
-    r"(?<=[.!?\u3002\uff01\uff1f;])\s+|(?<=[\u3002\uff01\uff1f])|\n+|[\"\u201c\u201d|]+"
-)
+_MARK = re.compile(r"[\"\u201c\u201d|]+")
 _STOP_WORDS = frozenset(
-    "a about after all also an and any are as at be been before being but by can could did do does "
-    "for from had has have he her hers him his how i if in into is it its may more most not of on "
-    "one or other our she should so some such than that the their them then there these they this "
-    "those to was we were what when where which while who whom whose why will with would you your "
-    "yes no".split()
+    """
+    a about after all also an and any are as at be been before being but by can could did do
+    does for from had has have he her hers him his how i if in into is it its may more most not
+    of on one or other our she should so some such than that the their them then there these
+    they this those to was we were what when where which while who whom whose why will with
+    would you your yes no
+    """.split()  # noqa: SIM905 - a list of 90 strings reads worse
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the inputs alone say about a response.
+def justify(example: Example, answer: str | None = None, is_answered: bool = True) -> str:
+    """Return the justification that a warm start teaches for an example; it shows no label.
 
-    Attributes:
-        quote: Verbatim from the normalised knowledge, at most ``MAX_QUOTE_WORDS`` words; None
-            where there is no knowledge.
-        new_words: Words of the response that neither knowledge nor question hold, at most
-            ``MAX_NEW_WORDS``, in the response's order; numbers and names are kept first.
-    """
-
-    quote: str | None
-    new_words: tuple[str, ...]
-
-
-def find_evidence(example: Example) -> Evidence:
-    """Find the passage of the knowledge that lies closest, and the words that are new.
-
-    Passages are ranked by the words that they share with the response (counted twice) and the
-    question, each weighted by its inverse document frequency among the passages.
-
-    Raises:
-        TextError: A text of the example is blank or invalid.
-    """
-    example = normalise(example)
-    known = [*(example.knowledge or ()), example.question or ""]
-    stems = {_stem(word) for text in known for word in _WORD.findall(text)}
-    new_words = _pick_new(_WORD.findall(example.response), stems)
-    if example.knowledge is None:
-        return Evidence(None, new_words)
-    passages = [
-        piece.strip()
-        for text in example.knowledge
-        for piece in _BREAK.split(text)
-        if any(map(str.isalnum, piece))
-    ]
-    return Evidence(_closest(passages, example), new_words)
-
-
-def justify(example: Example) -> str:
-    """Return the justification that a warm start teaches for this example; it shows no label.
+    Args:
+        example: What is judged.
+        answer: The right answer to its question, where a short one is known.
+        is_answered: Whether the knowledge gives it.
 
     Raises:
         TextError: A text of the example is blank or invalid.
 
     Example:
-        >>> justify(Example(("The pool is 25 m long. It is open.",), None, "The pool is 50 m."))
-        'Closest in the knowledge: "The pool is 25 m long." New in the response: "50".'
+        >>> pool = Example(("It is open. The pool is 25 m long.",), "How long?", "It is 50 m.")
+        >>> justify(pool)
+        'The knowledge says "The pool is 25 m long".'
+        >>> justify(pool, answer="25 m")
+        'By the knowledge, the answer is "25 m".'
     """
-    evidence = find_evidence(example)
-    if evidence.quote is None:
+    example = normalise(example)
+    if example.knowledge is None:
         return NO_KNOWLEDGE
-    new = ", ".join(f'"{word}"' for word in evidence.new_words) or "nothing"
-    return f'Closest in the knowledge: "{evidence.quote}" New in the response: {new}.'
+    if answer is not None:
+        if not is_answered:
+            return NO_ANSWER
+        answer = normalise_text(answer, "answer")
+        word = answer.rstrip(".").casefold()
+        return f"By the knowledge, the answer is {word if word in _WORDS else _quote(answer)}."
+    return f"The knowledge says {_quote(closest_passage(example))}."
+
+
+def _quote(text: str) -> str:
+    return f'"{_MARK.sub("", text).rstrip(". ")}"'
+
+
+def gold_answers(records: Sequence[Record]) -> dict[PairKey, str]:
+    """Return the short right answer of each pair that has a question and one.
+
+    It is what a warm start teaches as the justification of all responses of the pair.
+    """
+    answers: dict[PairKey, str] = {}
+    for record in records:
+        if (
+            record.label is Label.CORRECT
+            and record.treatment in _FOUND
+            and record.task == "qa"
+            and record.question is not None
+            and record.knowledge is not None
+            and len(record.response.split()) <= MAX_ANSWER_WORDS
+            and not _MARK.search(record.response)
+        ):
+            answers.setdefault((record.set_name, record.pair_id), record.response)
+    return answers
+
+
+def justify_record(record: Record, answers: Mapping[PairKey, str]) -> str:
+    """Return what a warm start teaches for a record; ``answers`` is from ``gold_answers``."""
+    answer = None
+    if record.question is not None:
+        answer = answers.get((record.set_name, record.pair_id))
+    # A right abstention is one whose knowledge lacks the answer.
+    is_answered = not (record.treatment == _ABSTENTION and record.label is Label.CORRECT)
+    return justify(record.example, answer, is_answered)
 
 
 def write_reply(justification: str | None, label: Label) -> str:
@@ -98,42 +120,64 @@ def write_reply(justification: str | None, label: Label) -> str:
     return f"{label_cue(justification)} {label}"
 
 
-def _stem(word: str) -> str:
-    """Return a word without case and, where it is long, without its ending."""
-    word = word.casefold()
-    return word if word[0].isdigit() or len(word) < 6 else word[:5]
+def closest_passage(example: Example) -> str:
+    """Return the passage of the knowledge that the response is best compared with.
 
+    Each sentence of the response is set beside the passage that shares most of its words, weighted
+    by their inverse document frequency among the passages, and a little of the question's. The
+    sentence that finds least support decides which passage is quoted.
 
-def _pick_new(words: list[str], stems: set[str]) -> tuple[str, ...]:
-    fresh = [
-        word
-        for word in dict.fromkeys(words)
-        if word.casefold() not in _STOP_WORDS and _stem(word) not in stems
+    Args:
+        example: Normalised, with knowledge.
+
+    Returns:
+        Verbatim, at most ``MAX_QUOTE_WORDS`` words.
+    """
+    passages = [
+        piece.strip()
+        for text in example.knowledge or ()
+        for sentence in _SENTENCE_END.split(text)
+        for piece in _MARK.split(sentence)
+        if any(map(str.isalnum, piece))
     ]
-    telling = [word for word in fresh if word[0].isdigit() or word[0].isupper()]
-    kept = {*telling[:MAX_NEW_WORDS]}
-    kept.update([word for word in fresh if word not in kept][: MAX_NEW_WORDS - len(kept)])
-    return tuple(word for word in fresh if word in kept)
-
-
-def _closest(passages: list[str], example: Example) -> str:
     spans = [list(_WORD.finditer(passage)) for passage in passages]
-    frequency = Counter(stem for words in spans for stem in {_stem(word.group()) for word in words})
-    wanted: dict[str, float] = {}
-    for text, weight in ((example.question or "", 1.0), (example.response, 2.0)):
-        for word in _WORD.findall(text):
-            if word.casefold() not in _STOP_WORDS:
-                stem = _stem(word)
-                inverse = math.log(1 + len(passages) / (1 + frequency[stem]))
-                wanted[stem] = max(wanted.get(stem, 0.0), weight * inverse)
+    stems = [{_stem(word.group()) for word in words} for words in spans]
+    frequency = Counter(stem for own in stems for stem in own)
 
-    def weigh(words: list[re.Match[str]]) -> float:
-        return sum(wanted.get(stem, 0.0) for stem in {_stem(word.group()) for word in words})
+    def weigh(wanted: Mapping[str, float], own: set[str]) -> float:
+        return sum(weight for stem, weight in wanted.items() if stem in own)
 
-    best = max(range(len(passages)), key=lambda i: (weigh(spans[i]), -i))
+    def weights(text: str, factor: float) -> dict[str, float]:
+        return {
+            _stem(word): factor * math.log(1 + len(passages) / (0.5 + frequency[_stem(word)]))
+            for word in _WORD.findall(text)
+            if word.casefold() not in _STOP_WORDS
+        }
+
+    asked = weights(example.question or "", 0.5)
+    best, best_share, best_wanted = 0, math.inf, asked
+    for sentence in _SENTENCE_END.split(example.response):
+        own = weights(sentence, 1.0)
+        wanted = {**asked, **own}
+        index = max(range(len(passages)), key=lambda i: (weigh(wanted, stems[i]), -i))
+        share = weigh(own, stems[index]) / (sum(own.values()) or 1.0)
+        if own and share < best_share:
+            best, best_share, best_wanted = index, share, wanted
     words, passage = spans[best], passages[best]
     if len(words) <= MAX_QUOTE_WORDS:
         return passage
     starts = range(len(words) - MAX_QUOTE_WORDS + 1)
-    start = max(starts, key=lambda i: (weigh(words[i : i + MAX_QUOTE_WORDS]), -i))
+    start = max(
+        starts,
+        key=lambda i: (
+            weigh(best_wanted, {_stem(word.group()) for word in words[i : i + MAX_QUOTE_WORDS]}),
+            -i,
+        ),
+    )
     return passage[words[start].start() : words[start + MAX_QUOTE_WORDS - 1].end()]
+
+
+def _stem(word: str) -> str:
+    """Return a word without case and, where it is long, without its ending."""
+    word = word.casefold()
+    return word if word[0].isdigit() or len(word) < 6 else word[:5]

@@ -44,7 +44,7 @@ FalseEdit = Callable[[str, Material, Random], str | None]
 
 _NEGATED = re.compile(
     r"\b(is|are|was|were|has been|have been|had been|can|could|will|would|should|did|does|do) not\b"
-    r"|\b(isn|aren|wasn|weren|couldn|wouldn|shouldn|didn|doesn|don)'t\b|\bnever (?=\w+ed\b)"
+    r"|\b(is|are|was|were|could|would|should|did|does|do)n't\b|\bnever (?=\w+ed\b)"
 )
 PLAIN_VERB = re.compile(
     r"\b(is|are|was|were|has been|have been|had been|could|will|would|should)\b(?! not)"

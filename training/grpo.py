@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from contract.prompt import render
 from training.config import RunConfig
 from training.curriculum import order_prompts, pass_rate
-from training.errors import DataError
+from training.errors import ConfigError, DataError
 from training.inputs import WARMSTART
 from training.judging import label_odds
 from training.models import Codec, base_folder, load_policy, load_tokenizer
 from training.monitor import Monitor
 from training.presets import trainer_options
-from training.records import Record, read_records
+from training.records import Record, read_records, write_records
 from training.trainer_watch import reporting_integrations, watch
 from training.validation import pick_rows, validate_while_training
 
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from training.runs import RunFolder
+    from training.verdict_trainer import VerdictTrainer
 
 logger = logging.getLogger(__name__)
+
+PROMPTS_NAME = "prompts.jsonl"
+"""In the stage's folder: the prompts of all steps, in order."""
 
 
 def train(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
@@ -52,11 +56,16 @@ def train(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
     model = load_policy(config.model, folder, adapter=start, seed=config.seed)
     stage = run.stage(config.rl.algorithm)
     checkpoint = stage.begin(config, resume)
-    prompts = _choose_prompts(config, codec, model, read_records(run.data("train")))
+    chosen = stage.path / PROMPTS_NAME
+    if checkpoint is None:
+        # Kept, since odds that were computed again might be others in their last digit.
+        records = read_records(run.data("train"))
+        write_records(chosen, _choose_prompts(config, codec, model, records))
+    prompts = read_records(chosen)
     rows = pick_rows(read_records(run.data("validation")), config.rl.eval_rows, config.seed)
     with Monitor(stage.path, config.rl.stops) as monitor:
         try:
-            trainer = _make_trainer(config, stage.path, codec, model, prompts, monitor)
+            trainer = make_trainer(config, stage.path, codec, model, prompts, monitor)
             watch(trainer, monitor)
             validate_while_training(
                 trainer,
@@ -79,8 +88,15 @@ def train(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
 def _choose_prompts(
     config: RunConfig, codec: Codec, model: Any, records: list[Record]
 ) -> list[Record]:
-    """Return the prompts of all steps, in order."""
+    """Return the prompts of all steps, in order.
+
+    Raises:
+        ConfigError: A step has no room for both classes.
+        DataError: No prompt is short enough, or a class is missing.
+    """
     rl = config.rl
+    if rl.prompts_per_step < 2:
+        raise ConfigError("rl.prompts_per_step must be 2 or more: a step holds both classes")
     num_rollouts = -(-rl.max_steps // rl.num_iterations) * rl.prompts_per_step
     repeats = {each.name: each.repeat for each in config.data.sets}
     limit = config.model.max_prompt_tokens
@@ -89,7 +105,7 @@ def _choose_prompts(
         raise DataError(f"no prompt has {limit} tokens or fewer: raise model.max_prompt_tokens")
     if (rl.pass_rate_low, rl.pass_rate_high) == (0.0, 1.0):
         return order_prompts(candidates, num_rollouts, repeats, config.seed)
-    # Twice as many as needed are looked at, in the order in which they would come.
+    # Three times as many as needed are looked at, in the order in which they would come.
     pool = list(dict.fromkeys(order_prompts(candidates, 3 * num_rollouts, repeats, config.seed)))
     odds = label_odds(model, codec, pool, [None] * len(pool))
     kept = [
@@ -112,26 +128,34 @@ def to_row(record: Record) -> dict[str, Any]:
     }
 
 
-def _make_trainer(
+def make_trainer(
     config: RunConfig,
     folder: Path,
     codec: Codec,
     model: Any,
     prompts: list[Record],
     monitor: Monitor,
-) -> Any:
+) -> VerdictTrainer:
+    """Return the trainer of ``rl.algorithm``.
+
+    Args:
+        config: Of the run.
+        folder: Where checkpoints go.
+        codec: Of the model.
+        model: The policy, with an adapter.
+        prompts: Of all steps, in order.
+        monitor: Of the stage.
+
+    Raises:
+        ConfigError: The options do not go together, or a package to report to is missing.
+    """
     import torch
     from datasets import Dataset  # type: ignore[import-untyped]
-    from trl import GRPOConfig  # type: ignore[import-untyped]
+    from trl import GRPOConfig
 
     from training.verdict_trainer import VerdictTrainer
 
     rl = config.rl
-    kind, extra = VerdictTrainer, {}
-    if rl.algorithm == "ppo":
-        from training.ppo_trainer import PpoTrainer
-
-        kind, extra = PpoTrainer, {"ppo": rl}
     arguments = GRPOConfig(
         output_dir=str(folder),
         max_steps=rl.max_steps,
@@ -156,13 +180,14 @@ def _make_trainer(
         report_to=reporting_integrations(config.report_to),
         **trainer_options(rl),
     )
-    return kind(
-        codec,
-        monitor,
-        config.rewards,
-        model=model,
-        args=arguments,
-        train_dataset=Dataset.from_list([to_row(record) for record in prompts]),
-        processing_class=codec.tokenizer,
-        **extra,
-    )
+    rest: dict[str, Any] = {
+        "model": model,
+        "args": arguments,
+        "train_dataset": Dataset.from_list([to_row(record) for record in prompts]),
+        "processing_class": codec.tokenizer,
+    }
+    if rl.algorithm == "ppo":
+        from training.ppo_trainer import PpoTrainer
+
+        return PpoTrainer(codec, monitor, config.rewards, ppo=rl, **rest)
+    return VerdictTrainer(codec, monitor, config.rewards, **rest)

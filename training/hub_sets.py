@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contract.labels import Label
@@ -59,12 +60,18 @@ def read_hub_rows(config: SetConfig) -> Sequence[Mapping[str, Any]]:
     """Return the rows of a data set on the Hub, at its pinned commit.
 
     Raises:
-        DataError: No commit is given, or it cannot be loaded: missing, gated or no network.
+        DataError: No commit is given, a folder of that name is in the way, or it cannot be loaded:
+            missing, gated or no network.
     """
     if config.revision is None:
         raise DataError(
             f"set {config.name!r}: revision is missing: a branch moves, so name the commit, 40 hex "
             f"digits; `git ls-remote https://huggingface.co/datasets/{config.repo} HEAD` prints it"
+        )
+    if Path(str(config.repo)).exists():
+        raise DataError(
+            f"set {config.name!r}: here is a folder {config.repo}, which `datasets` would read in "
+            "place of the Hub's data set: start from another folder, or use kind = \"file\""
         )
     # Imported late: pyarrow and pandas behind it take seconds.
     from datasets import load_dataset  # type: ignore[import-untyped]

@@ -29,6 +29,9 @@ _FREE = (
     "rl.vllm_sleep",
 )
 
+# Where an upload goes: the export is the same.
+_WHERE_TO = ("export.repo", "export.tag", "export.is_private")
+
 Inputs = dict[str, object]
 
 
@@ -50,7 +53,8 @@ def stage_inputs(config: RunConfig, stage: str, run: Path) -> Inputs:
     if stage in (EXPORT, PUSH):
         sections += ["export"]
     whole = config.model_dump(mode="json", include=set(sections))
-    inputs = {key: value for key, value in _flatten(whole) if not key.startswith(_FREE)}
+    free = _FREE if stage == PUSH else (*_FREE, *_WHERE_TO)
+    inputs = {key: value for key, value in _flatten(whole) if not key.startswith(free)}
     inputs["contract"] = f"version {CONTRACT_VERSION}, {fingerprint()}"
     if stage != DATA:
         inputs["data/train.jsonl"] = _digest(run / DATA / "train.jsonl")

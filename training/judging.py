@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from contract.errors import UnreadableReplyError
 from contract.labels import Label
 from contract.reply import parse, split_justification
 from training.models import Codec, label_log_odds
-from training.tries import Target, fold, target_logits
+from training.tries import Target, backbone, fold, target_logits
 
 if TYPE_CHECKING:
     import torch
@@ -29,10 +29,10 @@ class Judgement:
 
     Attributes:
         reply: The whole text; None on the short path.
-        justification: What stands before the verdict; None on the short path.
-        label: The class that the verdict line names, or after an unreadable reply the likelier
-            one; None where nothing was asked for.
-        is_readable: Whether the reply held a verdict.
+        justification: What stands before the verdict; None on the short path, and where a reply
+            begins with its verdict.
+        label: The likelier class at the label; a tie is a hallucination.
+        is_readable: Whether the reply ended by itself, in a verdict. Of the short path always.
         log_odds: log P(hallucination) - log P(correct) at the label, natural logarithm.
     """
 
@@ -41,6 +41,22 @@ class Judgement:
     label: Label
     is_readable: bool
     log_odds: float
+
+    @classmethod
+    def of(
+        cls, reply: str | None, justification: str | None, is_readable: bool, log_odds: float
+    ) -> Judgement:
+        """Return the judgement that follows from the odds."""
+        label = Label.HALLUCINATION if log_odds >= 0 else Label.CORRECT
+        return cls(reply, justification, label, is_readable, log_odds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A reply as it was read: what stands before the verdict, and whether there is one."""
+
+    justification: str | None
+    is_readable: bool
 
 
 def label_odds(
@@ -90,39 +106,39 @@ def judge(
     """Return greedy replies and the odds at their labels, in the order of the records.
 
     An unreadable reply is read again after what it holds of a justification, as in serving.
+
+    Args:
+        model: The policy.
+        codec: Of the model.
+        records: What is judged.
+        max_new_tokens: Longest reply; one that has not ended by then is unreadable.
+        batch_size: Records at once.
     """
     prompts = [codec.prompt(record.example) for record in records]
     order = sorted(range(len(records)), key=lambda i: len(prompts[i]))
-    judged: dict[int, Judgement] = {}
-    again: dict[int, Reply] = {}
+    replies = [""] * len(records)
+    read = [_Read(None, False)] * len(records)
     for start in range(0, len(order), batch_size):
         part = order[start : start + batch_size]
-        replies = generate(model, codec, [prompts[i] for i in part], max_new_tokens)
-        for i, reply in zip(part, replies, strict=True):
-            text = codec.decode(reply.tokens)
-            try:
-                verdict = parse(text)
-            except UnreadableReplyError:
-                again[i] = reply
-                continue
-            if reply.label_log_odds is None:
-                again[i] = reply
-                continue
-            odds = reply.label_log_odds
-            judged[i] = Judgement(text, verdict.justification, verdict.label, True, odds)
-    if again:
-        texts = {i: codec.decode(reply.tokens) for i, reply in again.items()}
-        cues = {i: split_justification(text) for i, text in texts.items()}
-        values = label_odds(
-            model, codec, [records[i] for i in again], [cues[i] or None for i in again], batch_size
-        )
-        for i, odds in zip(again, values, strict=True):
-            judged[i] = Judgement(texts[i], cues[i], _likelier(odds), False, odds)
-    return [judged[i] for i in range(len(records))]
+        generated = generate(model, codec, [prompts[i] for i in part], max_new_tokens)
+        for i, tokens in zip(part, generated, strict=True):
+            replies[i] = codec.decode(tokens)
+            read[i] = _read(replies[i], is_whole=len(tokens) < max_new_tokens)
+    odds = label_odds(model, codec, records, [each.justification for each in read], batch_size)
+    return [
+        Judgement.of(reply, each.justification, each.is_readable, value)
+        for reply, each, value in zip(replies, read, odds, strict=True)
+    ]
 
 
-def _likelier(log_odds: float) -> Label:
-    return Label.HALLUCINATION if log_odds >= 0 else Label.CORRECT
+def _read(reply: str, is_whole: bool) -> _Read:
+    """Read a reply as the service does, which takes none that was cut off."""
+    if is_whole:
+        try:
+            return _Read(parse(reply).justification, True)
+        except UnreadableReplyError:
+            pass
+    return _Read(split_justification(reply) or None, False)
 
 
 def judge_shortly(
@@ -130,21 +146,7 @@ def judge_shortly(
 ) -> list[Judgement]:
     """Return the verdicts of the short path: one token, no justification."""
     odds = label_odds(model, codec, records, [None] * len(records), batch_size)
-    return [Judgement(None, None, _likelier(value), True, value) for value in odds]
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A reply as it was drawn.
-
-    Attributes:
-        tokens: Its token ids, without the end of the turn.
-        label_log_odds: log P(hallucination) - log P(correct) where its last label token was drawn;
-            None where there is none.
-    """
-
-    tokens: list[int]
-    label_log_odds: float | None
+    return [Judgement.of(None, None, True, value) for value in odds]
 
 
 def generate(
@@ -153,15 +155,19 @@ def generate(
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
     temperature: float | None = None,
-) -> list[Reply]:
-    """Return a reply to each prompt.
+    num_replies: int = 1,
+) -> list[list[int]]:
+    """Return replies' token ids, without the end of the turn.
+
+    A reply of ``max_new_tokens`` tokens has not ended.
 
     Args:
         model: The policy.
         codec: Of the model.
-        prompts: Token ids; a prompt may stand more than once.
+        prompts: Token ids.
         max_new_tokens: Longest reply.
         temperature: To sample at; None for greedy replies.
+        num_replies: To each prompt, one after the other; the prompt is computed once for all.
     """
     import torch
 
@@ -172,29 +178,46 @@ def generate(
     for i, prompt in enumerate(prompts):
         tokens[i, longest - len(prompt) :] = torch.tensor(prompt)
         mask[i, longest - len(prompt) :] = 1
-    how: dict[str, object] = {"do_sample": False}
+    tokens, mask = tokens.to(model.device), mask.to(model.device)
+    how: dict[str, Any] = {"do_sample": temperature is not None}
     if temperature is not None:
-        how = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}
+        how |= {"temperature": temperature, "top_p": 1.0, "top_k": 0}
     with torch.inference_mode(), _autocast(model):
+        if num_replies > 1:
+            how["past_key_values"] = _compute_once(model, tokens, mask, num_replies)
+            tokens = tokens.repeat_interleave(num_replies, 0)
+            mask = mask.repeat_interleave(num_replies, 0)
         output = model.generate(
-            input_ids=tokens.to(model.device),
-            attention_mask=mask.to(model.device),
+            input_ids=tokens,
+            attention_mask=mask,
             max_new_tokens=max_new_tokens,
             eos_token_id=end,
             pad_token_id=codec.tokenizer.pad_token_id,
             repetition_penalty=1.0,
-            output_logits=True,
-            return_dict_in_generate=True,
             **how,
         )
-    odds = torch.stack([label_log_odds(logits.float(), codec) for logits in output.logits], 1)
-    labels = set(codec.label_token_ids.values())
     replies = []
-    for row, values in zip(output.sequences[:, longest:].tolist(), odds.tolist(), strict=True):
-        own = row[: row.index(end)] if end in row else row
-        places = [place for place, token in enumerate(own) if token in labels]
-        replies.append(Reply(own, values[places[-1]] if places else None))
+    for row in output[:, longest:].tolist():
+        replies.append(row[: row.index(end)] if end in row else row)
     return replies
+
+
+def _compute_once(
+    model: PreTrainedModel, tokens: torch.Tensor, mask: torch.Tensor, num_replies: int
+) -> object:
+    """Return keys and values of all but the last token of each prompt, ``num_replies`` times."""
+    from transformers import DynamicCache
+
+    cache = DynamicCache()
+    backbone(model)(
+        input_ids=tokens[:, :-1],
+        attention_mask=mask[:, :-1],
+        position_ids=(mask[:, :-1].cumsum(1) - 1).clamp(min=0),
+        past_key_values=cache,
+        use_cache=True,
+    )
+    cache.batch_repeat_interleave(num_replies)
+    return cache
 
 
 def _autocast(model: PreTrainedModel) -> torch.autocast:

@@ -118,7 +118,7 @@ def _are_kept(folder: Path, revisions: Mapping[str, str]) -> bool:
 
 def _shape(split: Split, config: RunConfig, dropped: dict[str, Counter[str]]) -> Split:
     """Bring the rows into the mode: without knowledge, or whole pairs alone."""
-    parts = []
+    parts: list[tuple[Record, ...]] = []
     for rows in _parts(split).values():
         shaped = Cleaned(tuple(rows), {})
         if config.data.mode == "no-knowledge":
@@ -152,7 +152,7 @@ def _check_classes(split: Split) -> None:
             held = f"only the class {next(iter(labels))}" if labels else "no rows"
             raise DataError(
                 f"the {part} part would hold {held}: use more pairs (max_pairs), a larger "
-                f"fraction, or another seed"
+                "fraction, or another seed. Rows that share a pair or a knowledge text stay together"
             )
 
 

@@ -3,8 +3,8 @@
 Every option that shapes the loss is set, so that no default of the library decides
 (``training/objectives.py`` has the formulas and the papers). ``reinforce`` subtracts the mean of
 the group and does not clip, so it takes one update from each reply; with one update ``dr_grpo``
-has the same gradient. ``ppo`` draws and clips as the others do, and takes its advantages from a
-value head (``training/ppo_trainer.py``).
+has the same gradient. ``ppo`` draws and clips as the others do, takes its advantages from a value
+head (``training/ppo_trainer.py``), and averages over all tokens of an update.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Preset:
     """What an algorithm is to the trainer.
 
     Attributes:
-        loss_type: Over which tokens the loss is averaged: each reply's own (``grpo``), or a
-            constant length (``dr_grpo``).
+        loss_type: Over which tokens the loss is averaged: each reply's own (``grpo``), a constant
+            length (``dr_grpo``), or those of all replies together (``dapo``).
         scale_rewards: Whether advantages are divided by their group's deviation.
         importance_sampling_level: Whether a token or a whole reply has a ratio.
         epsilon: Clips the ratio from below.
         epsilon_high: Clips it from above.
     """
 
-    loss_type: Literal["grpo", "dr_grpo"]
+    loss_type: Literal["grpo", "dr_grpo", "dapo"]
     scale_rewards: Literal["group", "none"]
     importance_sampling_level: Literal["token", "sequence"]
     epsilon: float
@@ -43,7 +43,7 @@ class Preset:
 
 PRESETS = {
     "reinforce": Preset("dr_grpo", "none", "token", _NO_CLIP, _NO_CLIP),
-    "ppo": Preset("grpo", "none", "token", 0.2, 0.2),
+    "ppo": Preset("dapo", "none", "token", 0.2, 0.2),
     "grpo": Preset("grpo", "group", "token", 0.2, 0.2),
     "dr_grpo": Preset("dr_grpo", "none", "token", 0.2, 0.2),
     "gspo": Preset("grpo", "group", "sequence", 3e-4, 4e-4),

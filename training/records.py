@@ -51,11 +51,14 @@ def write_records(path: Path, records: Iterable[Record]) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     count = 0
-    with partial.open("w", encoding="utf-8", newline="\n") as file:
-        for record in records:
-            file.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
-            count += 1
-    os.replace(partial, path)
+    try:
+        with partial.open("w", encoding="utf-8", newline="\n") as file:
+            for record in records:
+                file.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+                count += 1
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
     return count
 
 
@@ -66,10 +69,16 @@ def read_records(path: Path) -> list[Record]:
         DataError: The file is missing, or a line is no record; the line is named.
     """
     try:
-        # Not splitlines(): a text may hold line ends of Unicode that JSON leaves as they are.
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        text = path.read_text(encoding="utf-8").removesuffix("\n")
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing: run `python -m training prepare` first") from error
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not UTF-8 text ({error}): delete it and run `python -m training prepare` "
+            "again"
+        ) from error
+    # Not splitlines(): a text may hold line ends of Unicode that JSON leaves as they are.
+    lines = text.split("\n") if text else []
     records = []
     for number, line in enumerate(lines, 1):
         try:

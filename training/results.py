@@ -193,6 +193,16 @@ def read_training_commit(marker: Path) -> str | None:
     return commit if isinstance(commit, str) else None
 
 
+def find_paths(text: str) -> list[str]:
+    """Return the absolute paths in a text, which ``hide_paths`` would cut down.
+
+    Example:
+        >>> find_paths('{"file": "/data/own.csv", "url": "https://example.org/a/b"}')
+        ['/data/own.csv']
+    """
+    return [match[0] for match in _PATH.finditer(text)]
+
+
 def hide_paths(value: Any) -> Any:
     """Return JSON values with every absolute path cut down to its last name.
 

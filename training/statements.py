@@ -28,6 +28,8 @@ _PARTICIPLE = (
 )
 _NOUN = r"(?:[\w'\u2019.-]+ ){0,4}?[\w'\u2019.-]+"
 _CHOICE = r"(?:[A-Z\"].*?) or (?:.+)"
+# Words that no statement ends with: the rule took the question for another.
+_CUT_OFF = re.compile(r"(?i)\b(?:who|whom|which|what|to|from|than|the|an?)$")
 _BE = r"(is|was|are|were)"
 
 # (pattern of a question without its mark, the statement with the slot for the answer)
@@ -182,7 +184,7 @@ def rewrite(question: str) -> str | None:
             slot = statement.replace("{a}", _SLOT).replace("{when}", _SLOT * 2)
             text = match.expand(slot)
             form = text.replace(_SLOT * 2, "{when}").replace(_SLOT, "{a}")
-            is_cut = " or " in form or re.search(r"(?i)\b(?:who|whom|which|what)$", form)
+            is_cut = " or " in form or _CUT_OFF.search(form)
             return None if is_cut else form
     return None
 

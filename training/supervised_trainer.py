@@ -43,7 +43,7 @@ class SupervisedTrainer(Trainer):  # type: ignore[misc]
         """Take what ``Trainer`` takes, the batches as ``train_dataset``."""
         super().__init__(**arguments, data_collator=lambda batches: {"batch": batches[0]})
         self._codec = codec
-        self._num_right = self._num_labels = 0
+        self._right: dict[str, list[bool]] = {}
 
     def _get_train_sampler(self, *_: Any) -> SequentialSampler:
         # The plan is shuffled already, and a resumed run must go on in it.
@@ -64,16 +64,18 @@ class SupervisedTrainer(Trainer):  # type: ignore[misc]
         weights = torch.tensor(batch.weights, device=device)
         losses = cross_entropy(logits, ids, reduction="none")
         with torch.no_grad():
-            places = torch.tensor(batch.is_label, device=device)
-            says_hallucination = label_log_odds(logits[places], self._codec) >= 0
-            is_hallucination = ids[places] == self._codec.label_token_ids[Label.HALLUCINATION]
-            self._num_right += int((says_hallucination == is_hallucination).sum())
-            self._num_labels += int(places.sum())
+            says_hallucination = label_log_odds(logits, self._codec) >= 0
+            is_hallucination = ids == self._codec.label_token_ids[Label.HALLUCINATION]
+            is_right = (says_hallucination == is_hallucination).tolist()
+        for right, label, short in zip(is_right, batch.is_label, batch.is_short, strict=True):
+            if label:
+                name = "train_short_path_accuracy" if short else "train_accuracy"
+                self._right.setdefault(name, []).append(right)
         return (losses * weights).sum() / batch.num_records
 
     def log(self, logs: dict[str, float], *arguments: Any) -> None:
         """Add the share of right labels since the last time."""
         if self._num_labels and "loss" in logs:
             logs["train_accuracy"] = self._num_right / self._num_labels
-            self._num_right = self._num_labels = 0
+            self._right: dict[str, list[bool]] = {}
         super().log(logs, *arguments)

@@ -1,8 +1,8 @@
 """From labelled records to supervised batches: which tokens are taught, and with which weight.
 
-Each record gives up to two sequences: the short path (the verdict line alone) and the whole reply
-(justification, then the verdict line). The records of a pair form a group, whose common tokens are
-computed once (``training/tries.py``).
+Each record gives the short path (the verdict line alone) and whole replies (justification, then the
+verdict line), each a sequence of its own. The records of a pair form a group, whose common tokens
+are computed once (``training/tries.py``).
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from training.config import ModelConfig, WarmstartConfig
-from training.evidence import justify
+from training.errors import DataError
 from training.models import Codec
 from training.records import Record
 from training.tries import Folded, Target, fold
 
 logger = logging.getLogger(__name__)
 
-Justify = Callable[[Record], str]
+Justifications = Callable[[Record], Sequence[str]]
+"""What to teach as a record's justification: none, one, or several that share its weight."""
 
 MAX_GROUP_TOKENS = 1536
 """A text with many responses is cut into several groups: attention grows with the square."""
@@ -42,6 +43,14 @@ class Taught:
     tokens: list[int]
     label_place: int
     weights: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lesson:
+    """What one record teaches."""
+
+    num_prompt_tokens: int
+    sequences: list[Taught]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +81,9 @@ class Batch:
         folded: The sequences.
         targets: Tokens to predict.
         token_ids: Their ids, [targets].
-        weights: Of their cross-entropies, [targets]; they sum to about 1 over a record.
+        weights: Of their cross-entropies, [targets].
         is_label: Whether a target is a label's first token, [targets].
+        is_short: Whether it is of a short path, [targets].
         num_records: Records behind the batch.
     """
 
@@ -82,45 +92,47 @@ class Batch:
     token_ids: list[int]
     weights: list[float]
     is_label: list[bool]
+    is_short: list[bool]
     num_records: int
 
 
 def teach(
-    record: Record,
-    codec: Codec,
-    config: WarmstartConfig,
-    justification: str | None,
+    record: Record, codec: Codec, config: WarmstartConfig, justifications: Sequence[str]
 ) -> list[Taught]:
     """Return the sequences of one record.
 
-    The tokens of a justification and of the reply's form share ``justification_weight`` equally;
-    the label's first token has its own weight in either path.
+    The label's first token has its own weight in either path; the tokens of a justification and of
+    the reply's form share ``justification_weight`` equally. Several replies share both weights.
 
     Args:
         record: What is judged.
         codec: Of the model.
-        config: Holds the weights; a weight of 0 leaves the path out.
-        justification: What to teach as such; None to teach the short path alone.
+        config: Holds the weights; a label's weight of 0 leaves its path out.
+        justifications: What to teach as such, a reply for each; none for the short path alone.
     """
     prompt = codec.prompt(record.example)
-    paths = [(None, config.short_path_weight)]
-    if justification is not None:
-        paths.append((justification, config.label_weight))
     taught = []
-    for text, label_weight in paths:
-        if label_weight == 0:
-            continue
-        reply = codec.reply(text, record.label)
-        # The short path is only ever asked for the label: nothing else of it is taught.
-        rest = (
-            [] if text is None else [i for i in range(len(reply.tokens)) if i != reply.label_place]
-        )
-        weights = {len(prompt) + i: config.justification_weight / len(rest) for i in rest}
+    if config.short_path_weight > 0:
+        reply = codec.reply(None, record.label)
         place = len(prompt) + reply.label_place
-        weights[place] = label_weight
-        tokens = reply.tokens if text is not None else reply.tokens[: reply.label_place + 1]
-        taught.append(Taught([*prompt, *tokens], place, weights))
+        # The short path is only ever asked for the label: nothing else of it is taught.
+        tokens = [*prompt, *reply.tokens[: reply.label_place + 1]]
+        taught.append(Taught(tokens, place, {place: config.short_path_weight}))
+    if config.label_weight > 0:
+        for text in justifications:
+            reply = codec.reply(text, record.label)
+            rest = [i for i in range(len(reply.tokens)) if i != reply.label_place]
+            weight = config.justification_weight / len(justifications) / len(rest)
+            weights = {len(prompt) + i: weight for i in rest}
+            place = len(prompt) + reply.label_place
+            weights[place] = config.label_weight / len(justifications)
+            taught.append(Taught([*prompt, *reply.tokens], place, weights))
     return taught
+
+
+def by_template(record: Record) -> tuple[str]:
+    """Return the justification that shows the record's evidence (``training/evidence.py``)."""
+    return (justify(record.example),)
 
 
 def group_records(
@@ -129,7 +141,7 @@ def group_records(
     model: ModelConfig,
     config: WarmstartConfig,
     seed: int,
-    justification: Justify = lambda record: justify(record.example),
+    justifications: Justifications = by_template,
 ) -> list[Group]:
     """Return the groups of all records; prompts over the budget are left out and counted.
 
@@ -139,33 +151,30 @@ def group_records(
         model: Holds the budget of a prompt.
         config: Holds weights and the share of justified replies.
         seed: Decides which records teach a justification, and how large groups are cut.
-        justification: What to teach for a record.
+        justifications: What to teach for a record.
+
+    Raises:
+        DataError: Nothing is left to teach.
     """
     rng = random.Random(seed)  # noqa: S311 - no secret hangs on it
     pairs: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         pairs.setdefault((record.set_name, record.pair_id), []).append(record)
-    groups, num_long = [], 0
-    for pair in pairs.values():
+    groups: list[Group] = []
+    num_long = 0
+    for (set_name, _), pair in pairs.items():
         rng.shuffle(pair)
-        sequences: list[Taught] = []
-        num_records = size = 0
+        lessons = []
         for record in pair:
-            text = justification(record) if rng.random() < config.justified_share else None
-            taught = teach(record, codec, config, text)
-            length = len(codec.prompt(record.example))
-            if length > model.max_prompt_tokens:
+            is_justified = rng.random() < config.justified_share
+            num_prompt_tokens = len(codec.prompt(record.example))
+            if num_prompt_tokens > model.max_prompt_tokens:
                 num_long += 1
                 continue
-            added = max(len(each.tokens) for each in taught) - (length // 2 if sequences else 0)
-            if sequences and size + added > MAX_GROUP_TOKENS:
-                groups.append(Group(pair[0].set_name, sequences, num_records))
-                sequences, num_records, size = [], 0, 0
-            sequences.extend(taught)
-            num_records += 1
-            size += added
-        if sequences:
-            groups.append(Group(pair[0].set_name, sequences, num_records))
+            taught = teach(record, codec, config, justifications(record) if is_justified else ())
+            if taught:
+                lessons.append(_Lesson(num_prompt_tokens, taught))
+        groups += _cut(set_name, lessons)
     if num_long:
         logger.warning(
             "%d of %d records have prompts over %d tokens and are left out "
@@ -173,6 +182,11 @@ def group_records(
             num_long,
             len(records),
             model.max_prompt_tokens,
+        )
+    if not groups:
+        raise DataError(
+            "there is nothing to teach: give warmstart.short_path_weight, or label_weight and "
+            "justified_share, more than 0, or raise model.max_prompt_tokens"
         )
     return groups
 
@@ -204,7 +218,7 @@ def plan_batches(sizes: Sequence[int], batch_tokens: int, rng: random.Random) ->
 def make_batch(groups: Sequence[Group]) -> Batch:
     """Fold groups into one batch."""
     folded = fold([[taught.tokens for taught in group.sequences] for group in groups])
-    batch = Batch(folded, [], [], [], [], sum(group.num_records for group in groups))
+    batch = Batch(folded, [], [], [], [], [], sum(group.num_records for group in groups))
     for number, group in enumerate(groups):
         for sequence, taught in enumerate(group.sequences):
             for place, weight in taught.weights.items():
@@ -212,4 +226,6 @@ def make_batch(groups: Sequence[Group]) -> Batch:
                 batch.token_ids.append(taught.tokens[place])
                 batch.weights.append(weight)
                 batch.is_label.append(place == taught.label_place)
+                # Of a short path the label alone is taught.
+                batch.is_short.append(len(taught.weights) == 1)
     return batch

@@ -104,15 +104,25 @@ def visibility(row: Row) -> torch.Tensor:
     return seen
 
 
-def hidden_states(model: PreTrainedModel, folded: Folded) -> torch.Tensor:
-    """Run the model's layers over all rows.
+@dataclass(frozen=True, slots=True)
+class States:
+    """Last hidden states, before the head.
+
+    Attributes:
+        prefix: [prefix, hidden], possibly none.
+        rows: [rows, longest row, hidden]; what lies behind a row's end is padding.
+    """
+
+    prefix: torch.Tensor
+    rows: torch.Tensor
+
+
+def hidden_states(model: PreTrainedModel, folded: Folded) -> States:
+    """Run the model's layers over the prefix and all rows.
 
     Args:
         model: A causal language model's backbone (without its head), sdpa or eager attention.
         folded: From ``fold``.
-
-    Returns:
-        [rows, longest row, hidden]; what lies behind a row's end is padding.
     """
     import torch
     from transformers import DynamicCache
@@ -134,9 +144,8 @@ def hidden_states(model: PreTrainedModel, folded: Folded) -> torch.Tensor:
             mask[i, 0, place, start + place] = True
     cache = DynamicCache()
     if start:
-        prefix = torch.tensor([folded.prefix], device=device)
-        first = model(input_ids=prefix, use_cache=True).past_key_values
-        for index, layer in enumerate(first.layers):
+        first = model(input_ids=torch.tensor([folded.prefix], device=device), use_cache=True)
+        for index, layer in enumerate(first.past_key_values.layers):
             shape = (len(rows), -1, -1, -1)
             cache.update(layer.keys.expand(shape), layer.values.expand(shape), index)
     output = model(
@@ -147,7 +156,8 @@ def hidden_states(model: PreTrainedModel, folded: Folded) -> torch.Tensor:
         use_cache=True,
     )
     states: torch.Tensor = output.last_hidden_state
-    return states
+    prefix = first.last_hidden_state[0] if start else states[0, :0]
+    return States(prefix, states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,40 +175,66 @@ class Target:
     place: int
 
 
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """What the model says before each target; equal places stand here once.
+
+    Attributes:
+        states: Last hidden states, before the head: [places, hidden].
+        logits: float32 [places, vocabulary].
+        order: Place of each target, [targets].
+    """
+
+    states: torch.Tensor
+    logits: torch.Tensor
+    order: torch.Tensor
+
+
+def predict(model: PreTrainedModel, folded: Folded, targets: Sequence[Target]) -> Predictions:
+    """Return the states and logits from which the targets are predicted.
+
+    Args:
+        model: A causal language model, with or without an adapter.
+        folded: From ``fold``.
+        targets: None of them the first token of a sequence.
+
+    Raises:
+        ValueError: A target has nothing before it.
+    """
+    import torch
+
+    start = len(folded.prefix)
+    size = max(len(row.tokens) for row in folded.rows)
+    wanted: dict[int, int] = {}
+    order = []
+    for target in targets:
+        before = target.place - 1
+        if before < 0:
+            raise ValueError("the first token of a sequence has nothing before it")
+        # Where all sequences begin alike, targets stand in the prefix too.
+        if before >= start:
+            path = folded.rows[target.group].paths[target.sequence]
+            before = start + target.group * size + path[before - start]
+        order.append(wanted.setdefault(before, len(wanted)))
+    found = hidden_states(backbone(model), folded)
+    states = torch.cat([found.prefix, found.rows.flatten(0, 1)])[list(wanted)]
+    logits = model.get_output_embeddings()(states).float()
+    return Predictions(states, logits, torch.tensor(order, device=logits.device))
+
+
 def target_logits(
     model: PreTrainedModel, folded: Folded, targets: Sequence[Target]
 ) -> torch.Tensor:
     """Return the logits from which the targets are predicted: float32 [targets, vocabulary].
 
-    Equal places (a shared prefix) are computed once and given as often as they are asked for.
-
-    Args:
-        model: A causal language model, with or without an adapter.
-        folded: From ``fold``.
-        targets: None of them inside the shared prefix, nor the first token after it.
-
-    Raises:
-        ValueError: A target stands in the prefix or first after it.
+    Args and faults are those of ``predict``.
     """
-    import torch
-
-    start = len(folded.prefix)
-    wanted: dict[tuple[int, int], int] = {}
-    order = []
-    for target in targets:
-        before = target.place - 1 - start
-        if before < 0:
-            raise ValueError("a target has no scored token before it")
-        key = (target.group, folded.rows[target.group].paths[target.sequence][before])
-        order.append(wanted.setdefault(key, len(wanted)))
-    states = hidden_states(_backbone(model), folded)
-    group, place = torch.tensor(list(wanted)).T
-    logits = model.get_output_embeddings()(states[group, place]).float()
-    return logits[torch.tensor(order)]
+    found = predict(model, folded, targets)
+    return found.logits[found.order]
 
 
-def _backbone(model: PreTrainedModel) -> PreTrainedModel:
+def backbone(model: PreTrainedModel) -> PreTrainedModel:
     """Return the layers below the head, whatever wraps them (an adapter's layers stay inside)."""
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    backbone: PreTrainedModel = inner.model
-    return backbone
+    layers: PreTrainedModel = inner.model
+    return layers

@@ -11,27 +11,70 @@ Imported inside functions only, since it imports torch and TRL itself.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers import DynamicCache
-from trl import GRPOTrainer  # type: ignore[import-untyped]
+from trl import GRPOTrainer
+from trl.trainer.utils import split_tensor_dict
 
 from contract.labels import Label
 from training.config import RewardConfig
 from training.group_statistics import Rollout
 from training.models import Codec
 from training.monitor import Monitor, Phase
-from training.rewards import score
-from training.tries import Target, fold, target_logits
+from training.rewards import class_scale, score
+from training.tries import Target, fold, predict
 
-Columns = dict[str, list[Any]]
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """What the policy says of the tokens of replies, each [replies, tokens].
+
+    Attributes:
+        logprobs: At the sampling temperature, 0 at padding.
+        entropies: Of the distributions that the tokens were drawn from, in nats.
+        values: What a critic expects before each token; 0 where there is none.
+    """
+
+    logprobs: torch.Tensor
+    entropies: torch.Tensor
+    values: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Unpadded:
+    """A batch's own tokens.
+
+    Attributes:
+        sequences: Prompt and reply of each row.
+        starts: How many of them are the prompt.
+    """
+
+    sequences: list[list[int]]
+    starts: list[int]
+
+    def group(self, chosen: Sequence[int]) -> list[list[int]]:
+        """Return the chosen rows by their prompts."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for i in chosen:
+            groups.setdefault(tuple(self.sequences[i][: self.starts[i]]), []).append(i)
+        return list(groups.values())
 
 
 class VerdictTrainer(GRPOTrainer):  # type: ignore[misc]  # its types are not followed
-    """Policy-gradient training in which a reply is paid for its verdict."""
+    """Policy-gradient training in which a reply is paid for its verdict.
+
+    Attributes:
+        earned: What the replies that were drawn last earned, [replies].
+        scores: Of the replies that were scored last.
+    """
+
+    earned: torch.Tensor
+    scores: TokenScores
+    _buffered_inputs: list[dict[str, Any]] | None
 
     def __init__(
         self, codec: Codec, monitor: Monitor, rewards: RewardConfig, **arguments: Any
@@ -48,59 +91,70 @@ class VerdictTrainer(GRPOTrainer):  # type: ignore[misc]  # its types are not fo
         self._codec = codec
         self._monitor = monitor
         self._rewards = rewards
+        # Of the update that is being computed: which replies teach, and what is known of the rest.
         self._is_scored: torch.Tensor | None = None
-        super().__init__(reward_funcs=self._reward, **arguments)
+        self._old_logprobs: torch.Tensor | None = None
+        super().__init__(reward_funcs=self.verdict, **arguments)
 
-    @property
-    def __name__(self) -> str:
-        """Return the name under which TRL logs the reward."""
-        return "verdict"
-
-    def _reward(
+    def verdict(
         self,
-        completions: Sequence[Sequence[dict[str, str]]],
         completion_ids: Sequence[Sequence[int]],
         record: Sequence[str],
         gold: Sequence[str],
         texts: Sequence[Sequence[str]],
         **_: object,
     ) -> list[float]:
-        rewards, rollouts = [], []
-        end = set(self.eos_token_ids)
-        for i, completion in enumerate(completions):
-            is_truncated = completion_ids[i][-1] not in end
-            text = completion[0]["content"]
-            scored = score(text, Label(gold[i]), texts[i], self._rewards, is_truncated)
-            reward = 0.0 if scored.reward is None else scored.reward
-            rewards.append(reward)
+        """Return what each reply earns; TRL logs it under this function's name."""
+        rollouts = []
+        for i, tokens in enumerate(completion_ids):
+            label = Label(gold[i])
+            is_truncated = tokens[-1] not in self.eos_token_ids
+            # Not TRL's own text, from which it may take a part that looks like reasoning.
+            text = self._codec.decode(tokens)
+            scored = score(text, label, texts[i], self._rewards, is_truncated)
             rollouts.append(
                 Rollout(
                     group=record[i],
-                    reward=reward,
+                    reward=scored.reward or 0.0,  # never None, as there is a gold class
                     verdict=scored.label,
-                    gold=Label(gold[i]),
-                    num_tokens=len(completion_ids[i]),
+                    gold=label,
+                    num_tokens=len(tokens),
                     is_truncated=is_truncated,
                 )
             )
         self._monitor.observe(rollouts)
-        return rewards
+        return [rollout.reward for rollout in rollouts]
+
+    def _calculate_rewards(self, *arguments: Any) -> torch.Tensor:
+        paid: torch.Tensor = super()._calculate_rewards(*arguments)
+        self.earned = paid[:, 0]
+        return paid
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        """Draw replies where it is time, and return those of the next forward pass.
+
+        As TRL does it, but the replies are not shuffled, so that groups stay whole: an update is
+        the mean over all of them anyway.
+        """
+        if not self.model.training:
+            return super()._prepare_inputs(generation_batch)
+        num_parts: int = self.args.steps_per_generation
+        if self._buffered_inputs is None:
+            # After a restart TRL counts from 0, in the middle of what one batch is used for.
+            self._step = self.state.global_step * self.args.gradient_accumulation_steps
+        if self._buffered_inputs is None or self._step % (num_parts * self.num_iterations) == 0:
+            drawn = self._generate_and_score_completions(generation_batch)
+            self._buffered_inputs = split_tensor_dict(drawn, num_parts)
+        return self._buffered_inputs[self._step % num_parts]
 
     def _generate_single_turn(
-        self,
-        prompt_ids: list[list[int]],
-        images: object,
-        multimodal_fields: dict[str, object],
-        num_generations: int,
-        has_tool_images: bool = False,
+        self, prompt_ids: list[list[int]], images: Any, fields: Any, num_generations: int, *_: Any
     ) -> tuple[list[list[int]], list[list[float]] | None]:
         with self._monitor.timed(Phase.ROLLOUT):
             if self.use_vllm:
-                result: tuple[list[list[int]], list[list[float]] | None]
-                result = super()._generate_single_turn(
-                    prompt_ids, images, multimodal_fields, num_generations, has_tool_images
-                )
-                return result
+                drawn: tuple[list[list[int]], list[list[float]] | None]
+                drawn = super()._generate_single_turn(prompt_ids, images, fields, num_generations)
+                return drawn
             model = self.accelerator.unwrap_model(self.model_wrapped)
             model.eval()
             with torch.no_grad(), self.accelerator.autocast():
@@ -109,17 +163,16 @@ class VerdictTrainer(GRPOTrainer):  # type: ignore[misc]  # its types are not fo
             return replies, None
 
     def _sample(
-        self, model: torch.nn.Module, prompts: list[list[int]], num_generations: int
+        self, model: Any, prompts: list[list[int]], num_generations: int
     ) -> list[list[int]]:
         """Draw replies to each prompt after one pass over all prompts but their last token."""
-        pad, device = int(self._tokenizer.pad_token_id), self.accelerator.device
         longest = max(map(len, prompts))
-        tokens = torch.full((len(prompts), longest), pad)
+        tokens = torch.full((len(prompts), longest), self._tokenizer.pad_token_id)
         mask = torch.zeros_like(tokens)
         for i, prompt in enumerate(prompts):
             tokens[i, longest - len(prompt) :] = torch.tensor(prompt)
             mask[i, longest - len(prompt) :] = 1
-        tokens, mask = tokens.to(device), mask.to(device)
+        tokens, mask = tokens.to(model.device), mask.to(model.device)
         cache = DynamicCache()
         # The layers alone: nobody asks what comes after the prompt's own tokens.
         model.get_base_model().model(
@@ -137,83 +190,114 @@ class VerdictTrainer(GRPOTrainer):  # type: ignore[misc]  # its types are not fo
             generation_config=self.generation_config,
         )
         replies = []
-        end = set(self.eos_token_ids)
         for row in output[:, longest:].tolist():
-            stop = next((i for i, token in enumerate(row) if token in end), len(row) - 1)
-            replies.append(row[: stop + 1])
+            ends = (i for i, token in enumerate(row) if token in self.eos_token_ids)
+            replies.append(row[: next(ends, len(row) - 1) + 1])
         return replies
 
-    def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
+    def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+        drawn: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        advantages = drawn["advantages"]
+        rewards = self.earned.view(-1, self.num_generations)
+        # The mean of equal rewards need not be that reward in floating point.
+        is_flat = (rewards == rewards[:, :1]).all(1).repeat_interleave(self.num_generations)
+        if self.scale_rewards == "group":
+            # Divided by the deviation of their group, they have lost what the rewards had of it.
+            scales = [class_scale(Label(row["gold"]), self._rewards) for row in inputs]
+            advantages = advantages * advantages.new_tensor(scales)
+        return drawn | {"advantages": advantages.masked_fill(is_flat, 0.0)}
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         # Without a divergence term, a reply without advantage has no gradient.
         if self.beta == 0.0 and inputs["advantages"].dim() == 1:
             self._is_scored = inputs["advantages"] != 0
+            self._old_logprobs = inputs.get("old_per_token_logps")
         try:
             loss: torch.Tensor = super()._compute_loss(model, inputs)
         finally:
-            self._is_scored = None
+            self._is_scored = self._old_logprobs = None
         return loss
 
     def _get_per_token_logps_and_entropies(
         self,
-        model: torch.nn.Module,
+        model: Any,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         logits_to_keep: int,
         batch_size: int | None = None,
-        compute_entropy: bool = False,
-        compute_aux_loss: bool = False,
         **_: object,
-    ) -> tuple[torch.Tensor, torch.Tensor | None, None]:
+    ) -> tuple[torch.Tensor, torch.Tensor, None]:
         """Return log-probabilities and entropies of the replies' tokens, [batch, logits_to_keep].
 
-        Both are those of the policy at ``temperature``. A reply that is not scored has 0 and the
-        mean entropy of the others, so that the logged mean is that of the scored ones.
+        A reply that is not scored has the log-probabilities that it was drawn with, 0 where they
+        are not known, and the mean entropy of the others, which leaves the logged mean theirs.
         """
-        with self._monitor.timed(Phase.SCORE):
-            sequences, starts = _unpad(input_ids, attention_mask, logits_to_keep)
-            chosen = list(range(len(sequences)))
-            if self._is_scored is not None:
-                chosen = [i for i in chosen if bool(self._is_scored[i])]
-            logps = torch.zeros(input_ids.shape[0], logits_to_keep, device=input_ids.device)
-            entropies = torch.zeros_like(logps)
-            if not chosen:
-                # Nothing to learn in this step; the optimizer still wants a gradient.
-                anchor = next(p for p in model.parameters() if p.requires_grad)
-                return logps + 0.0 * anchor.sum(), entropies, None
-            groups: dict[tuple[int, ...], list[int]] = {}
-            for i in chosen:
-                groups.setdefault(tuple(sequences[i][: starts[i]]), []).append(i)
-            targets, rows, columns = [], [], []
-            for number, members in enumerate(groups.values()):
-                for sequence, i in enumerate(members):
-                    for place in range(starts[i], len(sequences[i])):
-                        targets.append(Target(number, sequence, place))
-                        rows.append(i)
-                        columns.append(place - starts[i])
-            folded = fold([[sequences[i] for i in members] for members in groups.values()])
-            with self.accelerator.autocast():
-                logits = target_logits(model, folded, targets)
-            all_logps = (logits / self.temperature).log_softmax(-1)
-            ids = input_ids[:, -logits_to_keep:][rows, columns]
-            logps = logps.index_put(
-                (torch.tensor(rows), torch.tensor(columns)),
-                all_logps.gather(1, ids[:, None])[:, 0],
-            )
-            if compute_entropy:
-                with torch.no_grad():
-                    values = -(all_logps.exp() * all_logps).sum(-1)
-                    entropies += values.mean()
-                    entropies[rows, columns] = values
-            return logps, entropies, None
+        with self._monitor.timed(Phase.SCORE), self.accelerator.autocast():
+            parts = [
+                self._score(model, *part, logits_to_keep)
+                for part in zip(
+                    input_ids.split(batch_size or len(input_ids)),
+                    attention_mask.split(batch_size or len(input_ids)),
+                    strict=True,
+                )
+            ]
+        self.scores = TokenScores(
+            torch.cat([part.logprobs for part in parts]),
+            torch.cat([part.entropies for part in parts]),
+            torch.cat([part.values for part in parts]),
+        )
+        return self.scores.logprobs, self.scores.entropies, None
+
+    def _score(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, num_kept: int
+    ) -> TokenScores:
+        batch = _unpad(input_ids, attention_mask, num_kept)
+        chosen = list(range(len(batch.sequences)))
+        if self._is_scored is not None:
+            chosen = self._is_scored.nonzero()[:, 0].tolist()
+        nothing = torch.zeros(len(input_ids), num_kept, device=input_ids.device)
+        logprobs = nothing if self._old_logprobs is None else self._old_logprobs
+        if not chosen:
+            # The optimizer still wants a gradient of every parameter.
+            for parameter in filter(lambda each: each.requires_grad, model.parameters()):
+                logprobs = logprobs + 0.0 * parameter.sum()
+            return TokenScores(logprobs, torch.full_like(nothing, torch.nan), nothing)
+        groups = batch.group(chosen)
+        targets, rows, columns = [], [], []
+        for number, members in enumerate(groups):
+            for sequence, i in enumerate(members):
+                for place in range(batch.starts[i], len(batch.sequences[i])):
+                    targets.append(Target(number, sequence, place))
+                    rows.append(i)
+                    columns.append(place - batch.starts[i])
+        folded = fold([[batch.sequences[i] for i in members] for members in groups])
+        found = predict(model, folded, targets)
+        at = (torch.tensor(rows), torch.tensor(columns))
+        whole = (found.logits / self.temperature).log_softmax(-1)
+        logprobs = logprobs.index_put(at, whole[found.order, input_ids[:, -num_kept:][at]])
+        entropies = _entropy(whole)[found.order]
+        values = self._estimate_values(found.states)[found.order]
+        return TokenScores(
+            logprobs,
+            torch.full_like(nothing, float(entropies.mean())).index_put(at, entropies),
+            nothing.index_put(at, values),
+        )
+
+    def _estimate_values(self, states: torch.Tensor) -> torch.Tensor:
+        """Return what a critic expects in each state, float32 [states]; here is none."""
+        return torch.zeros(len(states), device=states.device)
 
 
-def _unpad(
-    input_ids: torch.Tensor, attention_mask: torch.Tensor, num_kept: int
-) -> tuple[list[list[int]], list[int]]:
-    """Return each row's own tokens, and how many of them are its prompt."""
+def _unpad(input_ids: torch.Tensor, attention_mask: torch.Tensor, num_kept: int) -> Unpadded:
     width = input_ids.shape[1] - num_kept
-    sequences, starts = [], []
+    batch = Unpadded([], [])
     for tokens, mask in zip(input_ids.tolist(), attention_mask.tolist(), strict=True):
-        sequences.append([t for t, m in zip(tokens, mask, strict=True) if m])
-        starts.append(sum(mask[:width]))
-    return sequences, starts
+        batch.sequences.append([t for t, m in zip(tokens, mask, strict=True) if m])
+        batch.starts.append(sum(mask[:width]))
+    return batch
+
+
+def _entropy(logprobs: torch.Tensor) -> torch.Tensor:
+    """Return -sum p log p, a part at a time: twice [targets, vocabulary] would be much memory."""
+    parts = [(part.exp() * part).sum(-1) for part in logprobs.detach().split(256)]
+    return -torch.cat(parts)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from training.config import RunConfig
+from training.evidence import gold_answers, justify_record
 from training.inputs import WARMSTART
 from training.models import Codec, base_folder, load_policy, load_tokenizer
 from training.monitor import Monitor
@@ -73,7 +74,15 @@ def warmstart(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
     if config.warmstart.kind == "self-distilled":
         groups = _distilled_groups(config, run, codec, records)
     else:
-        groups = group_records(records, codec, config.model, config.warmstart, config.seed)
+        answers = gold_answers(records)
+        groups = group_records(
+            records,
+            codec,
+            config.model,
+            config.warmstart,
+            config.seed,
+            lambda record: justify_record(record, answers),
+        )
     steps = plan_training(groups, config)
     logger.info(
         "warm start: %d records in %d groups, %d steps, %d tokens in the first epoch",
@@ -109,7 +118,12 @@ def _train(
         watch(trainer, monitor)
         rows = pick_rows(read_records(run.data("validation")), config.rl.eval_rows, config.seed)
         validate_while_training(
-            trainer, monitor, codec, rows, config.warmstart.save_steps, max_new_tokens=None
+            trainer,
+            monitor,
+            codec,
+            rows,
+            config.rl.eval_steps,
+            config.rl.max_completion_tokens,
         )
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     stage.finish(config, model)

@@ -25,9 +25,12 @@ from training.spans import (
     words,
 )
 
-_ALTERNATIVES = re.compile(r"([A-Z\"][^,?]*?),? or (?:the )?([A-Z\"][^,?]*?)\s*\??\s*$")
+_ALTERNATIVES = re.compile(
+    r"((?:\b[Tt]he )?[A-Z\"][^,?]*?),? or ((?:the )?[A-Z\"][^,?]*?)\s*\??\s*$"
+)
 _MAX_PHRASE_WORDS = 4
 _MAX_ALTERNATIVE_WORDS = 4
+_ARTICLE = re.compile(r"[Tt]he ")
 # What may stand between two names of one list or of one place: both would answer the question.
 _JOINED = re.compile(r"[\s,;/&()\"]*(?:and|or|in|of|near|from|to|at|aka|born)?[\s,;/&()\"]*")
 
@@ -145,10 +148,11 @@ def _other_alternative(answer: str, question: str) -> str | None:
     first, second = match.group(1).strip(" ,"), match.group(2).strip(" ,")
     for one, other in ((first, second), (second, first)):
         if is_related(answer, one) and not is_related(answer, other):
-            if len(other.split()) <= _MAX_ALTERNATIVE_WORDS:
-                return other
-            names = [span.text for span in find_spans(other) if span.kind in NAME_KINDS]
-            return (names[-1] if other is first else names[0]) if names else None
+            if len(other.split()) > _MAX_ALTERNATIVE_WORDS:
+                names = [span.text for span in find_spans(other) if span.kind in NAME_KINDS]
+                return (names[-1] if other is first else names[0]) if names else None
+            # Both have the article, or neither: it must not tell them apart.
+            return other if _ARTICLE.match(answer) else _ARTICLE.sub("", other)
     return None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,8 +147,8 @@ class MadeExport:
 
 def make_export(
     folder: Path,
-    files: dict[str, bytes],
-    label_token_ids: dict[Label, int] | None = None,
+    files: Mapping[str, bytes | Path],
+    label_token_ids: Mapping[Label, int] | None = None,
     results: dict[str, Any] | None = None,
     **export: Any,
 ) -> MadeExport:
@@ -154,7 +156,7 @@ def make_export(
 
     Args:
         folder: Of the run.
-        files: Weights, configuration, tokenizer.
+        files: Weights, configuration, tokenizer: their content, or a file to copy.
         label_token_ids: For the contract.
         results: Keywords of ``make_results``.
         export: Section of the configuration.
@@ -168,7 +170,10 @@ def make_export(
     (stage.path / DONE).write_text("{}")
     made.folder.mkdir()
     for name, data in files.items():
-        (made.folder / name).write_bytes(data)
+        if isinstance(data, Path):
+            shutil.copyfile(data, made.folder / name)
+        else:
+            (made.folder / name).write_bytes(data)
     raw = make_results(hash_adapter(stage.adapter), **(results or {}))
     parsed = Results.of(raw)
     manifest = Manifest(

@@ -4,8 +4,8 @@ import struct
 from pathlib import Path
 
 import pytest
-
 from support.checkpoints import make_checkpoint
+
 from training.checkpoints import (
     checkpoint_step,
     find_fault,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 
 import pytest
@@ -9,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.labels import Label
+from training import group_statistics
 from training.group_statistics import Rollout, StepStatistics, add_up, summarise
 
 WRONG, RIGHT = Label.HALLUCINATION, Label.CORRECT
+
+
+def test_the_worked_examples_hold() -> None:
+    assert doctest.testmod(group_statistics).failed == 0
 
 
 def rollout(

@@ -1,0 +1,205 @@
+"""What the treatment makes of rows written by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from support.records import POOL, make_record
+
+from contract.labels import Label
+from training.config import TreatmentConfig
+from training.records import Record
+from training.treatment import ORIGINAL_TREATMENTS, even_stop, treat
+
+ALL = TreatmentConfig(perturbed_claims=2)
+PAIR = [
+    make_record("q-0"),
+    make_record("q-1", response="The pool was built by Eva Dahl.", label=Label.HALLUCINATION),
+]
+SUMMARY = [
+    make_record("s-0", task="summarization", question=None, response="It is long , and deep ."),
+    make_record(
+        "s-1",
+        task="summarization",
+        question=None,
+        response="It is short .",
+        label=Label.HALLUCINATION,
+    ),
+]
+
+
+def responses(rows: list[Record], treatment: str) -> set[tuple[str, Label]]:
+    return {(r.response.rstrip("."), r.label) for r in rows if r.treatment == treatment}
+
+
+def test_a_question_gets_short_and_long_answers_of_both_classes() -> None:
+    rows = treat(PAIR, TreatmentConfig(), 1, is_training=False)
+    assert responses(rows, "short-right") == {("Ada Berg", Label.CORRECT)}
+    (wrong, label) = responses(rows, "short-wrong").pop()
+    assert (wrong, label) in {(name, Label.HALLUCINATION) for name in ("Carl Moe", "Moss Library")}
+    rights = {text for text, _ in responses(rows, "long-right")}
+    wrongs = {text for text, _ in responses(rows, "long-wrong")}
+    # The same forms, and one of them is the wrong response's own sentence.
+    assert {text.replace("Ada Berg", wrong) for text in rights} == wrongs
+    assert "The pool was built by Ada Berg" in rights
+
+
+def test_outside_training_the_originals_stay_untouched() -> None:
+    for seed in range(10):
+        rows = treat([*PAIR, *SUMMARY], ALL, seed, is_training=False)
+        kept = {row.id: row.response for row in rows if row.treatment in ORIGINAL_TREATMENTS}
+        assert kept == {row.id: row.response for row in (*PAIR, *SUMMARY)}
+
+
+def test_in_training_full_stops_and_tokenised_blanks_are_evened_out() -> None:
+    found = {
+        row.response
+        for seed in range(60)
+        for row in treat(SUMMARY, TreatmentConfig(), seed)
+        if row.id == "s-0"
+    }
+    assert found == {
+        "It is long, and deep",
+        "It is long, and deep.",
+        "It is long , and deep",
+        "It is long , and deep.",
+    }
+
+
+def test_in_training_a_made_row_takes_the_place_of_its_original() -> None:
+    rows = treat(PAIR, TreatmentConfig(), 1)
+    assert Counter(row.response.rstrip(".") for row in rows)["Ada Berg"] == 1
+    rows = treat(PAIR, TreatmentConfig(), 1, is_training=False)
+    assert Counter(row.response.rstrip(".") for row in rows)["Ada Berg"] == 2
+
+
+def test_the_full_stop_is_the_same_for_both_of_a_couple() -> None:
+    stops = set()
+    for seed in range(20):
+        rows = {
+            row.treatment: row.response.endswith(".")
+            for row in treat(PAIR, TreatmentConfig(), seed, is_training=False)
+            if row.treatment.startswith("short")
+        }
+        assert rows["short-right"] == rows["short-wrong"]
+        stops.add(rows["short-right"])
+    assert stops == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("switch", "gone"),
+    [
+        ({"short_wrong": False}, {"short-right", "short-wrong"}),
+        ({"long_right": False}, {"long-right", "long-wrong"}),
+        ({"perturbed_claims": 0}, {"perturbed"}),
+    ],
+)
+def test_each_switch_takes_its_rows_away(switch: dict[str, int], gone: set[str]) -> None:
+    rows = [make_record(f"{pair}-{row.id[-1]}", response=row.response, label=row.label)
+            for pair in range(30) for row in PAIR]  # fmt: skip
+    with_all = {row.treatment for row in treat(rows, ALL, 1)}
+    without = {row.treatment for row in treat(rows, ALL.model_copy(update=switch), 1)}
+    assert with_all - without == gone
+
+
+def test_without_punctuation_full_stops_stay_as_they_came() -> None:
+    rows = treat(PAIR, TreatmentConfig(punctuation=False), 1)
+    assert {row.response for row in rows if row.id == "q-1"} == {"The pool was built by Eva Dahl."}
+
+
+def test_off_means_that_nothing_changes() -> None:
+    assert treat(PAIR, TreatmentConfig(is_on=False, perturbed_claims=9), 1) == PAIR
+
+
+def test_raw_rows_are_thinned_and_a_smaller_share_is_a_part_of_a_larger() -> None:
+    rows = [
+        make_record(f"{pair}-0", response=f"A long wrong response with the number {pair}.",
+                    label=Label.HALLUCINATION)
+        for pair in range(200)
+    ]  # fmt: skip
+
+    def kept(share: float) -> set[str]:
+        return {row.id for row in treat(rows, TreatmentConfig(raw_share=share), 1)}
+
+    assert kept(0.0) == set()
+    assert kept(0.3) < kept(0.6) < kept(1.0)
+    assert abs(len(kept(0.3)) - 60) < 26
+    assert len(kept(1.0)) == 200
+
+
+def test_originals_within_a_word_of_each_other_are_marked() -> None:
+    rows = [
+        make_record("q-0"),
+        make_record("q-1", response="Eva Dahl", label=Label.HALLUCINATION),
+        make_record("q-2", response="It was built by Eva Dahl", label=Label.HALLUCINATION),
+    ]
+    marks = {
+        row.id: row.treatment
+        for row in treat(rows, ALL, 1, is_training=False)
+        if row.treatment in ORIGINAL_TREATMENTS
+    }
+    assert marks == {"q-0": "length-matched", "q-1": "length-matched", "q-2": "raw"}
+
+
+def test_rows_that_answer_no_question_are_kept() -> None:
+    rows = treat(SUMMARY, TreatmentConfig(), 1)
+    assert {row.treatment for row in rows} == {"kept"}
+    dialogue = [make_record("d-0", task="dialogue", question="Hi", response="Yes")]
+    assert {row.treatment for row in treat(dialogue, TreatmentConfig(), 1)} == {"kept"}
+
+
+def test_an_abstention_is_right_only_where_the_answer_was_cut_out() -> None:
+    rows = [
+        make_record(f"{pair}-0", knowledge=POOL.replace("Ada", f"Ada{pair}"),
+                    response=f"Ada{pair} Berg")
+        for pair in range(100)
+    ]  # fmt: skip
+    made = [row for row in treat(rows, TreatmentConfig(), 1) if row.treatment == "abstention"]
+    says_nothing = [row for row in made if "Ada" not in row.response]
+    assert len(says_nothing) > 10
+    for row in says_nothing:
+        has_answer = any("Berg" in text for text in row.knowledge or ())
+        assert row.label is (Label.HALLUCINATION if has_answer else Label.CORRECT)
+    answers = [row for row in made if "Ada" in row.response]
+    assert {row.label for row in answers} == {Label.HALLUCINATION}
+    assert not [row for row in answers if "Berg" in (row.knowledge or ("",))[0]]
+
+
+def test_no_input_has_both_labels() -> None:
+    rows = [
+        make_record("q-0", response="no"),
+        make_record("q-1", response="Yes.", label=Label.HALLUCINATION),
+    ]
+    for seed in range(20):
+        labels: dict[object, set[Label]] = {}
+        for row in treat(rows, ALL, seed):
+            key = (row.knowledge, row.question, row.response.rstrip(".").casefold())
+            labels.setdefault(key, set()).add(row.label)
+        assert {len(found) for found in labels.values()} == {1}
+
+
+def test_a_seed_gives_the_same_rows_again_and_a_pair_its_own() -> None:
+    others = [make_record("z-0", response="Carl Moe", question="Who opened the Moss Library?")]
+    assert treat(PAIR, ALL, 1) == treat(PAIR, ALL, 1)
+    assert treat(PAIR, ALL, 1) != treat(PAIR, ALL, 2)
+    of_pair = [row for row in treat([*others, *PAIR], ALL, 1) if row.pair_id == "q"]
+    answers = [row for row in of_pair if row.treatment != "perturbed"]
+    assert answers == [row for row in treat(PAIR, ALL, 1) if row.treatment != "perturbed"]
+
+
+@pytest.mark.parametrize(
+    ("response", "has_stop", "expected"),
+    [
+        ("Oslo", True, "Oslo."),
+        ("Oslo.", True, "Oslo."),
+        ("Oslo.", False, "Oslo"),
+        ("Oslo .", False, "Oslo"),
+        ("Oslo?", True, "Oslo?"),
+        ("Apple Inc.", False, "Apple Inc."),
+        ("...", False, "..."),
+        (".", False, "."),
+    ],
+)
+def test_a_full_stop_is_set_or_taken_away(response: str, has_stop: bool, expected: str) -> None:
+    assert even_stop(response, has_stop) == expected
