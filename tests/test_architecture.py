@@ -30,7 +30,14 @@ ARROWS = {
 # Imported by nobody but themselves; the last three are what tests/ puts on the path.
 LEAVES = {"deploy", "docker", "loadtest", "tests", "support", "golden_files", "conftest"}
 OURS = {*ARROWS, *LEAVES}
-HEAVY = {"torch", "transformers", "trl", "datasets", "vllm"}
+HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "vllm"}
+# Subclasses of a library's trainer need it when they are defined. Only they themselves and
+# functions import them, so that a command's help, or a test of anything else, does without.
+MAY_IMPORT_MODELS = {
+    "training/supervised_trainer.py": "is a Trainer of transformers",
+    "training/verdict_trainer.py": "is a GRPOTrainer of TRL",
+    "training/ppo_trainer.py": "is a verdict trainer with a critic, which is a torch module",
+}
 MAY_IMPORT_VLLM = {
     "service/engine/vllm.py": "the one engine that serves",
     "loadtest/bare_engine.py": "measures the engine without the service, in a process of its own",
@@ -168,8 +175,15 @@ def _library_faults(path: str, imports: list[Import]) -> Iterator[str]:
         if found.top in HEAVY and package in ("contract", "service", "client"):
             if not found.is_deferred:
                 yield f"line {found.line}: import {found.top} inside the function that needs it"
-        elif found.top in ("torch", "vllm") and package == "evaluation":
+        elif found.top in HEAVY and package == "evaluation":
             yield f"line {found.line}: evaluation does without {found.top}"
+        elif package == "training" and path not in MAY_IMPORT_MODELS and _needs_models(found):
+            yield f"line {found.line}: import {found.name} inside the function that needs it"
+
+
+def _needs_models(found: Import) -> bool:
+    trainers = (path.removesuffix(".py").replace("/", ".") for path in MAY_IMPORT_MODELS)
+    return not found.is_deferred and (found.top in HEAVY or any(map(found.is_within, trainers)))
 
 
 def _service_faults(path: str, imports: list[Import]) -> Iterator[str]:
@@ -219,7 +233,7 @@ def test_module_is_short_enough_to_read(path: str) -> None:
     assert len((ROOT / path).read_text(encoding="utf-8").splitlines()) <= MAX_LINES
 
 
-@pytest.mark.parametrize("path", sorted({*MAY_IMPORT_VLLM, *MAY_WRITE_LABELS}))
+@pytest.mark.parametrize("path", sorted({*MAY_IMPORT_VLLM, *MAY_WRITE_LABELS, *MAY_IMPORT_MODELS}))
 def test_every_exception_is_still_one(path: str) -> None:
     source = (ROOT / path).read_text(encoding="utf-8")
     elsewhere = f"{path.partition('/')[0]}/elsewhere.py"
@@ -264,6 +278,12 @@ FAULTY = {
     ),
     "vllm-at-top": ("service/engine/vllm.py", "import vllm", "import vllm inside"),
     "evaluation": ("evaluation/x.py", "def f():\n    import torch", "does without torch"),
+    "evaluation-2": ("evaluation/x.py", "from peft import x", "does without peft"),
+    "torch-in-training": ("training/x.py", "import torch", "import torch inside"),
+    "trl-in-training": ("training/x.py", "from trl import x", "import trl.x inside"),
+    "trainer": ("training/x.py", "from training.ppo_trainer import P", "ppo_trainer.P inside"),
+    "trainer-relative": ("training/x.py", "from . import verdict_trainer", "trainer inside"),
+    "vllm-in-a-trainer": ("training/ppo_trainer.py", "import vllm", "only ['loadtest"),
     "engine-up": ("service/engine/x.py", "from service import app", "nothing of service.app"),
     "relative": ("service/engine/x.py", "from ..detector import D", "service.detector.D"),
     "relative-package": ("service/engine/x.py", "from .. import routes", "service.routes"),
@@ -291,7 +311,10 @@ SOUND = {
     "torch-deferred": ("service/x.py", "def f():\n    import torch"),
     "torch-in-async": ("service/x.py", "async def f():\n    import torch"),
     "torch-for-types": ("service/x.py", "if TYPE_CHECKING:\n    import torch"),
-    "training": ("training/x.py", "import torch, trl, evaluation.metrics"),
+    "training": ("training/x.py", "import numpy, evaluation.metrics, training.tries"),
+    "training-deferred": ("training/x.py", "def f():\n    import torch, training.ppo_trainer"),
+    "training-types": ("training/x.py", "if TYPE_CHECKING:\n    from peft import PeftModel"),
+    "trainers": ("training/ppo_trainer.py", "import torch, training.verdict_trainer"),
     "evaluation": ("evaluation/x.py", "from client import DetectorClient"),
     "service-as-a-process": ("loadtest/x.py", "run([python, '-m', 'service'])"),
     "engine": ("service/engine/vllm.py", "def f():\n    import vllm"),

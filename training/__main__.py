@@ -63,7 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
         if name == "evaluate":
             command.add_argument(
                 "what", nargs="?", metavar="WHAT",
-                help="an adapter or weights in a folder, org/repo@revision, base, or a service's URL",
+                help="a folder of an adapter or of weights, org/repo@revision, base, or a URL",
             )  # fmt: skip
         if name == "export":
             command.add_argument("--target", type=Path, metavar="DIR", help="where to write")

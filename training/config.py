@@ -7,6 +7,7 @@ resolved whole into the run folder. ``training.config_file`` reads the file.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -176,6 +177,9 @@ class WarmstartConfig(_Section):
 
     kind: Literal["templated", "self-distilled", "none"] = "templated"
     """Justifications by template, the model's own right answers, or no warm start."""
+    adapter: Path | None = None
+    """Adapter of a finished warm start, to draw replies from and to go on from (self-distilled);
+    the base model where unset."""
     epochs: Positive = 1.0
     """Passes over the training data."""
     max_steps: int | None = Field(default=None, ge=1)
@@ -200,6 +204,14 @@ class WarmstartConfig(_Section):
     """Steps between checkpoints."""
     num_samples: int = Field(default=8, ge=1)
     """Replies drawn for each prompt (self-distilled)."""
+    num_records: int | None = Field(default=None, ge=1)
+    """Examples that replies are drawn for, of all sets alike; all where unset (self-distilled)."""
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> WarmstartConfig:
+        if self.adapter is not None and self.kind != "self-distilled":
+            raise ValueError('adapter belongs to kind = "self-distilled": take it out')
+        return self
 
 
 class StopConfig(_Section):

@@ -25,6 +25,7 @@ MAX_ANSWER_WORDS = 10
 
 NO_KNOWLEDGE = "No knowledge was given: judged by what is known to be true."
 NO_ANSWER = "The knowledge does not give the answer."
+NO_PASSAGE = "The knowledge says nothing."
 
 PairKey = tuple[str, str]
 """Set name and pair id."""
@@ -40,6 +41,8 @@ _SENTENCE_END = re.compile(
 )
 # A quotation mark ends a passage too, so that the quote around it stays one.
 _MARK = re.compile(r"[\"\u201c\u201d|]+")
+_RARE = 32
+"""Passages with a word, up to which it is a rare one."""
 _STOP_WORDS = frozenset(
     """
     a about after all also an and any are as at be been before being but by can could did do
@@ -78,7 +81,8 @@ def justify(example: Example, answer: str | None = None, is_answered: bool = Tru
         answer = normalise_text(answer, "answer")
         word = answer.rstrip(".").casefold()
         return f"By the knowledge, the answer is {word if word in _WORDS else _quote(answer)}."
-    return f"The knowledge says {_quote(closest_passage(example))}."
+    passage = closest_passage(example)
+    return NO_PASSAGE if passage is None else f"The knowledge says {_quote(passage)}."
 
 
 def _quote(text: str) -> str:
@@ -120,7 +124,7 @@ def write_reply(justification: str | None, label: Label) -> str:
     return f"{label_cue(justification)} {label}"
 
 
-def closest_passage(example: Example) -> str:
+def closest_passage(example: Example) -> str | None:
     """Return the passage of the knowledge that the response is best compared with.
 
     Each sentence of the response is set beside the passage that shares most of its words, weighted
@@ -128,10 +132,10 @@ def closest_passage(example: Example) -> str:
     sentence that finds least support decides which passage is quoted.
 
     Args:
-        example: Normalised, with knowledge.
+        example: Normalised.
 
     Returns:
-        Verbatim, at most ``MAX_QUOTE_WORDS`` words.
+        Verbatim, at most ``MAX_QUOTE_WORDS`` words; None where the knowledge holds no word.
     """
     passages = [
         piece.strip()
@@ -140,40 +144,89 @@ def closest_passage(example: Example) -> str:
         for piece in _MARK.split(sentence)
         if any(map(str.isalnum, piece))
     ]
-    spans = [list(_WORD.finditer(passage)) for passage in passages]
-    stems = [{_stem(word.group()) for word in words} for words in spans]
-    frequency = Counter(stem for own in stems for stem in own)
+    if not passages:
+        return None
+    index = _PassageIndex(passages)
+    asked = index.weights(example.question or "", 0.5)
+    best, best_share, best_wanted = 0, math.inf, asked
+    # A sentence that comes again finds the same.
+    for sentence in dict.fromkeys(_SENTENCE_END.split(example.response)):
+        own = index.weights(sentence, 1.0)
+        wanted = {**asked, **own}
+        found = index.find(wanted)
+        share = _weigh(own, index.stems[found]) / (sum(own.values()) or 1.0)
+        if own and share < best_share:
+            best, best_share, best_wanted = found, share, wanted
+    return _cut(passages[best], best_wanted)
 
-    def weigh(wanted: Mapping[str, float], own: set[str]) -> float:
-        return sum(weight for stem, weight in wanted.items() if stem in own)
 
-    def weights(text: str, factor: float) -> dict[str, float]:
+class _PassageIndex:
+    """The words of passages, so that a sentence is compared only with those that share one."""
+
+    def __init__(self, passages: Sequence[str]) -> None:
+        self.stems = [{_stem(word) for word in _WORD.findall(passage)} for passage in passages]
+        self._places: dict[str, list[int]] = {}
+        # Of passages with the same words, the first is the one that is found.
+        first = {frozenset(own): i for i, own in reversed(list(enumerate(self.stems)))}
+        for place in sorted(first.values()):
+            for stem in self.stems[place]:
+                self._places.setdefault(stem, []).append(place)
+        self._frequency = Counter(stem for own in self.stems for stem in own)
+
+    def weights(self, text: str, factor: float) -> dict[str, float]:
+        """Return stem -> weight of a text's words, those that say nothing left out."""
+        num = len(self.stems)
         return {
-            _stem(word): factor * math.log(1 + len(passages) / (0.5 + frequency[_stem(word)]))
+            _stem(word): factor * math.log(1 + num / (0.5 + self._frequency[_stem(word)]))
             for word in _WORD.findall(text)
             if word.casefold() not in _STOP_WORDS
         }
 
-    asked = weights(example.question or "", 0.5)
-    best, best_share, best_wanted = 0, math.inf, asked
-    for sentence in _SENTENCE_END.split(example.response):
-        own = weights(sentence, 1.0)
-        wanted = {**asked, **own}
-        index = max(range(len(passages)), key=lambda i: (weigh(wanted, stems[i]), -i))
-        share = weigh(own, stems[index]) / (sum(own.values()) or 1.0)
-        if own and share < best_share:
-            best, best_share, best_wanted = index, share, wanted
-    words, passage = spans[best], passages[best]
+    def find(self, wanted: Mapping[str, float]) -> int:
+        """Return the passage that holds most of what is wanted; the first of equals."""
+        places = {stem: self._places.get(stem, []) for stem in wanted}
+        rare = {stem for stem in wanted if len(places[stem]) <= _RARE}
+        # The words of all passages would cost a look at each of them for each sentence. Where rare
+        # ones find a passage that outweighs all others together, that need not be.
+        near = sorted({place for stem in rare for place in places[stem]})
+        best = self._best(
+            wanted, {s: places[s] if s in rare else self._among(near, s) for s in wanted}
+        )
+        rest = sum(weight for stem, weight in wanted.items() if stem not in rare)
+        if near and _weigh(wanted, self.stems[best]) > rest:
+            return best
+        return self._best(wanted, places)
+
+    def _among(self, places: Sequence[int], stem: str) -> list[int]:
+        return [place for place in places if stem in self.stems[place]]
+
+    @staticmethod
+    def _best(wanted: Mapping[str, float], places: Mapping[str, Sequence[int]]) -> int:
+        found: dict[int, float] = {}
+        for stem, weight in wanted.items():
+            for place in places[stem]:
+                found[place] = found.get(place, 0.0) + weight
+        return max(sorted(found), key=lambda place: found[place], default=0)
+
+
+def _weigh(wanted: Mapping[str, float], own: set[str]) -> float:
+    return sum(weight for stem, weight in wanted.items() if stem in own)
+
+
+def _cut(passage: str, wanted: Mapping[str, float]) -> str:
+    """Return the passage, or the part of it that holds most of what is wanted."""
+    words = list(_WORD.finditer(passage))
     if len(words) <= MAX_QUOTE_WORDS:
         return passage
-    starts = range(len(words) - MAX_QUOTE_WORDS + 1)
-    start = max(
-        starts,
-        key=lambda i: (
-            weigh(best_wanted, {_stem(word.group()) for word in words[i : i + MAX_QUOTE_WORDS]}),
-            -i,
-        ),
-    )
+    stems = [_stem(word.group()) for word in words]
+    order = {stem: place for place, stem in enumerate(wanted)}
+
+    def weigh(start: int) -> float:
+        # In the order of what is wanted, so that equal parts have equal sums.
+        held = {*stems[start : start + MAX_QUOTE_WORDS]} & order.keys()
+        return sum(wanted[stem] for stem in sorted(held, key=lambda stem: order[stem]))
+
+    start = max(range(len(words) - MAX_QUOTE_WORDS + 1), key=weigh)
     return passage[words[start].start() : words[start + MAX_QUOTE_WORDS - 1].end()]
 
 

@@ -10,21 +10,19 @@ the trained weights, and takes its name only if the answers agree.
 from __future__ import annotations
 
 import errno
-import hashlib
 import logging
-import math
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contract.manifest import CONTRACT_VERSION, Manifest, fingerprint, read_manifest, write_manifest
+from contract.manifest import CONTRACT_VERSION, write_manifest
 from training.comparison import Answer, Comparison, ask_probes, compare_answers
 from training.config import RunConfig
 from training.errors import ExportError
+from training.export_source import ExportSource, gather
 from training.exported import (
     CARD_NAME,
     RECORD_NAME,
@@ -32,27 +30,17 @@ from training.exported import (
     TRAINING_CONFIG_NAME,
     write_record,
 )
-from training.inputs import DATA
 from training.merging import (
     ADAPTER_TENSORS,
     check_plain,
-    hash_adapter,
-    hash_file,
     merge_and_cast,
     save_adapter,
     save_merged,
 )
 from training.model_card import card
-from training.models import EMBEDDED, TINY, Codec, base_folder, load_policy, load_tokenizer
+from training.models import EMBEDDED, Codec, load_tokenizer
 from training.provenance import find_versions
-from training.results import (
-    Results,
-    find_results,
-    hide_paths,
-    read_calibration,
-    read_data_revisions,
-    read_training_commit,
-)
+from training.results import hide_paths
 from training.runs import (
     DONE,
     STARTED,
@@ -89,36 +77,6 @@ _NOT_WRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EE
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
-    """The base model under its public name, never a path of this machine."""
-
-    name: str
-    revision: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """What is exported, and what is known of it."""
-
-    config: RunConfig
-    base: Path
-    adapter: Path
-    weights_sha256: str
-    manifest: Manifest
-    results: Results | None
-    codec: Codec
-
-    def load(self, adapter: Path) -> PreTrainedModel:
-        """Return the base and an adapter in float32, on the GPU where there is one."""
-        import torch
-
-        config = self.config.model.model_copy(update={"dtype": "float32"})
-        policy = load_policy(config, self.base, adapter, self.config.seed)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        return policy.to(device).eval()
-
-
 def export(config: RunConfig, run: RunFolder, target: Path | None = None) -> Path:
     """Export the run's last adapter and return the folder.
 
@@ -134,7 +92,7 @@ def export(config: RunConfig, run: RunFolder, target: Path | None = None) -> Pat
     """
     target = target or run.export
     _check_target(target)
-    source = _gather(config, run)
+    source = gather(config, run)
     if source.results is None:
         logger.warning(
             "%s holds no evaluation of these weights: the card will have no results, and `push` "
@@ -158,7 +116,7 @@ def export(config: RunConfig, run: RunFolder, target: Path | None = None) -> Pat
         write_record(
             partial, config.export.kind, config.export.dtype, source.weights_sha256, comparison
         )
-        _check_size(config, partial)
+        check_size(config, partial)
     logger.info(
         "%s: %s weights in %s; of %d answers %.0f %% are the same text, %.0f %% the same class",
         target,
@@ -185,45 +143,7 @@ def _check_target(target: Path) -> None:
         )
 
 
-def _gather(config: RunConfig, run: RunFolder) -> _Source:
-    adapter = run.last_adapter(config)
-    weights_sha256 = hash_adapter(adapter)
-    check_plain(adapter)
-    calibration = read_calibration(run.evaluation, weights_sha256)
-    results = find_results(run.evaluation, weights_sha256)
-    data_revisions = read_data_revisions(run.path / DATA / "manifest.json")
-    base = base_folder(config.model)
-    codec = Codec(load_tokenizer(base))
-    origin = _identify_base(config, base)
-    manifest = Manifest(
-        contract_version=CONTRACT_VERSION,
-        fingerprint=fingerprint(),
-        label_token_ids=codec.label_token_ids,
-        calibration=calibration,
-        base_model=origin.name,
-        base_revision=origin.revision,
-        trained=True,
-        data_revisions=data_revisions,
-        training_commit=read_training_commit(adapter.parent / DONE),
-        golden_metrics={} if results is None else results.golden_metrics(),
-    )
-    return _Source(config, base, adapter, weights_sha256, manifest, results, codec)
-
-
-def _identify_base(config: RunConfig, base: Path) -> _Origin:
-    if config.model.name == TINY:
-        return _Origin(TINY, f"seed-{config.seed}")
-    if config.model.is_on_hub and not Path(config.model.name).is_dir():
-        return _Origin(config.model.name, str(config.model.revision))
-    manifest = read_manifest(base)
-    if manifest is not None:
-        return _Origin(manifest.base_model, manifest.base_revision)
-    digests = " ".join(hash_file(path) for path in sorted(base.glob("*.safetensors")))
-    digest = hashlib.sha256(digests.encode()).hexdigest()
-    return _Origin(base.resolve().name, f"sha256:{digest}")
-
-
-def _estimate_bytes(source: _Source, policy: PreTrainedModel) -> int:
+def _estimate_bytes(source: ExportSource, policy: PreTrainedModel) -> int:
     item_bytes = _ITEM_BYTES[source.config.export.dtype]
     if source.config.export.kind == "adapter":
         # Trained in float32, so no export of it is larger.
@@ -256,14 +176,14 @@ def _disk_errors(target: Path, needed_bytes: int) -> Iterator[None]:
         raise
 
 
-def _write_merged(source: _Source, policy: PreTrainedModel, folder: Path) -> None:
+def _write_merged(source: ExportSource, policy: PreTrainedModel, folder: Path) -> None:
     logger.info("merging the adapter in float32 and writing the weights")
     save_merged(merge_and_cast(policy, source.config.export.dtype), folder)
     for name in _tokenizer_names(source.base):
         shutil.copyfile(source.base / name, folder / name)
 
 
-def _write_adapter(source: _Source, folder: Path) -> None:
+def _write_adapter(source: ExportSource, folder: Path) -> None:
     revision = source.manifest.base_revision
     save_adapter(
         source.adapter,
@@ -275,7 +195,7 @@ def _write_adapter(source: _Source, folder: Path) -> None:
     check_plain(folder)
 
 
-def _compare(source: _Source, before: list[Answer], folder: Path) -> Comparison:
+def _compare(source: ExportSource, before: list[Answer], folder: Path) -> Comparison:
     logger.info("loading what was written, and asking again")
     if source.config.export.kind == "adapter":
         answers = ask_probes(source.load(folder), source.codec)
@@ -298,7 +218,7 @@ def _compare(source: _Source, before: list[Answer], folder: Path) -> Comparison:
     return compare_answers(before, answers, source.config.export.dtype)
 
 
-def _write_documents(source: _Source, comparison: Comparison, folder: Path) -> None:
+def _write_documents(source: ExportSource, comparison: Comparison, folder: Path) -> None:
     write_manifest(folder, source.manifest)
     write_json(folder / TRAINING_CONFIG_NAME, _public_config(source))
     if source.results is not None:
@@ -306,7 +226,7 @@ def _write_documents(source: _Source, comparison: Comparison, folder: Path) -> N
     write_text(folder / CARD_NAME, card(source.config, source.manifest, source.results, comparison))
 
 
-def _public_config(source: _Source) -> dict[str, object]:
+def _public_config(source: ExportSource) -> dict[str, object]:
     """Return the configuration without what tells of this machine or its network."""
     config = source.config.model_dump(mode="json")
     config["model"]["name"] = source.manifest.base_model
@@ -322,13 +242,18 @@ def _public_config(source: _Source) -> dict[str, object]:
     }
 
 
-def _check_size(config: RunConfig, folder: Path) -> None:
+def check_size(config: RunConfig, folder: Path) -> None:
+    """Accept an export that may be committed, where it is one that is.
+
+    Raises:
+        ExportError: It is an adapter of the embedded model, above ``MAX_EMBEDDED_BYTES``.
+    """
     total_bytes = sum(path.stat().st_size for path in folder.iterdir())
     is_shipped = config.model.name == EMBEDDED and config.export.kind == "adapter"
     if is_shipped and total_bytes > MAX_EMBEDDED_BYTES:
-        half = math.ceil(total_bytes / MAX_EMBEDDED_BYTES)
+        fitting_rank = max(1, config.model.rank * MAX_EMBEDDED_BYTES // total_bytes)
         raise ExportError(
             f"the adapter has {total_bytes} bytes, at most {MAX_EMBEDDED_BYTES} are committed with "
             'the code: export with export.dtype = "bfloat16", or train with model.rank = '
-            f"{max(1, config.model.rank // (half + 1))}"
+            f"{fitting_rank} at most"
         )

@@ -312,7 +312,7 @@ FALSE_EDITS: tuple[tuple[FalseEdit, int], ...] = (
     (change_number, 5),
     (change_date, 4),
     (oppose, 5),
-    (negate, 3),
+    (negate, 2),
     (import_entity, 2),
     (change_role, 3),
     (change_unit, 3),
@@ -328,5 +328,7 @@ DENIABLE_EDITS: tuple[FalseEdit, ...] = (
     change_number,
     change_date,
     change_role,
+    change_unit,
+    oppose,
 )
 """What these change after a verb is true again when the verb is negated."""

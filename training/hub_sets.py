@@ -71,7 +71,7 @@ def read_hub_rows(config: SetConfig) -> Sequence[Mapping[str, Any]]:
     if Path(str(config.repo)).exists():
         raise DataError(
             f"set {config.name!r}: here is a folder {config.repo}, which `datasets` would read in "
-            "place of the Hub's data set: start from another folder, or use kind = \"file\""
+            'place of the Hub\'s data set: start from another folder, or use kind = "file"'
         )
     # Imported late: pyarrow and pandas behind it take seconds.
     from datasets import load_dataset  # type: ignore[import-untyped]

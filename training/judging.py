@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contract.errors import UnreadableReplyError
 from contract.labels import Label
-from contract.reply import parse, split_justification
+from contract.reply import Verdict, parse, split_justification
 from training.models import Codec, label_log_odds
 from training.tries import Target, backbone, fold, target_logits
 
@@ -29,9 +29,10 @@ class Judgement:
 
     Attributes:
         reply: The whole text; None on the short path.
-        justification: What stands before the verdict; None on the short path, and where a reply
-            begins with its verdict.
-        label: The likelier class at the label; a tie is a hallucination.
+        justification: What stands before the verdict; None on the short path, and where there is
+            nothing.
+        label: The class that the verdict line names; the likelier one on the short path and after
+            an unreadable reply, where a tie is a hallucination.
         is_readable: Whether the reply ended by itself, in a verdict. Of the short path always.
         log_odds: log P(hallucination) - log P(correct) at the label, natural logarithm.
     """
@@ -41,22 +42,6 @@ class Judgement:
     label: Label
     is_readable: bool
     log_odds: float
-
-    @classmethod
-    def of(
-        cls, reply: str | None, justification: str | None, is_readable: bool, log_odds: float
-    ) -> Judgement:
-        """Return the judgement that follows from the odds."""
-        label = Label.HALLUCINATION if log_odds >= 0 else Label.CORRECT
-        return cls(reply, justification, label, is_readable, log_odds)
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A reply as it was read: what stands before the verdict, and whether there is one."""
-
-    justification: str | None
-    is_readable: bool
 
 
 def label_odds(
@@ -116,29 +101,36 @@ def judge(
     """
     prompts = [codec.prompt(record.example) for record in records]
     order = sorted(range(len(records)), key=lambda i: len(prompts[i]))
-    replies = [""] * len(records)
-    read = [_Read(None, False)] * len(records)
+    judged: dict[int, Judgement] = {}
+    again: dict[int, str] = {}
     for start in range(0, len(order), batch_size):
         part = order[start : start + batch_size]
-        generated = generate(model, codec, [prompts[i] for i in part], max_new_tokens)
-        for i, tokens in zip(part, generated, strict=True):
-            replies[i] = codec.decode(tokens)
-            read[i] = _read(replies[i], is_whole=len(tokens) < max_new_tokens)
-    odds = label_odds(model, codec, records, [each.justification for each in read], batch_size)
-    return [
-        Judgement.of(reply, each.justification, each.is_readable, value)
-        for reply, each, value in zip(replies, read, odds, strict=True)
-    ]
+        replies = generate(model, codec, [prompts[i] for i in part], max_new_tokens)
+        for i, reply in zip(part, replies, strict=True):
+            text = codec.decode(reply.tokens)
+            verdict = None if reply.is_truncated else _read(text)
+            if verdict is None or reply.label_log_odds is None:
+                again[i] = text
+                continue
+            judged[i] = Judgement(
+                text, verdict.justification, verdict.label, True, reply.label_log_odds
+            )
+    cues = {i: split_justification(text) or None for i, text in again.items()}
+    odds = label_odds(model, codec, [records[i] for i in again], list(cues.values()), batch_size)
+    for i, value in zip(again, odds, strict=True):
+        judged[i] = Judgement(again[i], cues[i], _likelier(value), False, value)
+    return [judged[i] for i in range(len(records))]
 
 
-def _read(reply: str, is_whole: bool) -> _Read:
-    """Read a reply as the service does, which takes none that was cut off."""
-    if is_whole:
-        try:
-            return _Read(parse(reply).justification, True)
-        except UnreadableReplyError:
-            pass
-    return _Read(split_justification(reply) or None, False)
+def _read(reply: str) -> Verdict | None:
+    try:
+        return parse(reply)
+    except UnreadableReplyError:
+        return None
+
+
+def _likelier(log_odds: float) -> Label:
+    return Label.HALLUCINATION if log_odds >= 0 else Label.CORRECT
 
 
 def judge_shortly(
@@ -146,7 +138,23 @@ def judge_shortly(
 ) -> list[Judgement]:
     """Return the verdicts of the short path: one token, no justification."""
     odds = label_odds(model, codec, records, [None] * len(records), batch_size)
-    return [Judgement.of(None, None, True, value) for value in odds]
+    return [Judgement(None, None, _likelier(value), True, value) for value in odds]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply as it was drawn.
+
+    Attributes:
+        tokens: Its token ids, without the end of the turn.
+        label_log_odds: log P(hallucination) - log P(correct) where its last label token was drawn;
+            None where there is none.
+        is_truncated: It was cut off at the longest allowed length.
+    """
+
+    tokens: list[int]
+    label_log_odds: float | None
+    is_truncated: bool
 
 
 def generate(
@@ -156,10 +164,8 @@ def generate(
     max_new_tokens: int,
     temperature: float | None = None,
     num_replies: int = 1,
-) -> list[list[int]]:
-    """Return replies' token ids, without the end of the turn.
-
-    A reply of ``max_new_tokens`` tokens has not ended.
+) -> list[Reply]:
+    """Return ``num_replies`` replies to each prompt, those of a prompt one after the other.
 
     Args:
         model: The policy.
@@ -167,9 +173,10 @@ def generate(
         prompts: Token ids.
         max_new_tokens: Longest reply.
         temperature: To sample at; None for greedy replies.
-        num_replies: To each prompt, one after the other; the prompt is computed once for all.
+        num_replies: To each prompt, which is computed once for all of them.
     """
     import torch
+    from transformers import LogitsProcessorList
 
     end = codec.tokenizer.eos_token_id
     longest = max(map(len, prompts))
@@ -179,9 +186,16 @@ def generate(
         tokens[i, longest - len(prompt) :] = torch.tensor(prompt)
         mask[i, longest - len(prompt) :] = 1
     tokens, mask = tokens.to(model.device), mask.to(model.device)
-    how: dict[str, Any] = {"do_sample": temperature is not None}
+    how: dict[str, object] = {"do_sample": False}
     if temperature is not None:
-        how |= {"temperature": temperature, "top_p": 1.0, "top_k": 0}
+        how = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}
+    odds: list[torch.Tensor] = []
+
+    def read_odds(_: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        # All logits of all steps would be gigabytes.
+        odds.append(label_log_odds(logits.float(), codec))
+        return logits
+
     with torch.inference_mode(), _autocast(model):
         if num_replies > 1:
             how["past_key_values"] = _compute_once(model, tokens, mask, num_replies)
@@ -194,11 +208,18 @@ def generate(
             eos_token_id=end,
             pad_token_id=codec.tokenizer.pad_token_id,
             repetition_penalty=1.0,
+            logits_processor=LogitsProcessorList([read_odds]),
             **how,
         )
+    labels = set(codec.label_token_ids.values())
     replies = []
-    for row in output[:, longest:].tolist():
-        replies.append(row[: row.index(end)] if end in row else row)
+    values = torch.stack(odds, 1).tolist()
+    for row, own_odds in zip(output[:, longest:].tolist(), values, strict=True):
+        own = row[: row.index(end)] if end in row else row
+        place = max((i for i, token in enumerate(own) if token in labels), default=None)
+        replies.append(
+            Reply(own, None if place is None else own_odds[place], is_truncated=end not in row)
+        )
     return replies
 
 

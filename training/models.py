@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from contract.example import Example
 from contract.labels import Label
 from contract.prompt import CHAT_TEMPLATE_KWARGS, render
-from contract.reply import label_cue
+from contract.reply import REPLY_MARK, label_cue
 from training.errors import ModelError
 
 if TYPE_CHECKING:
     import torch
     from peft import PeftModel
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from training.config import ModelConfig
 
@@ -42,8 +42,10 @@ def base_folder(config: ModelConfig) -> Path:
     """
     if config.name in (EMBEDDED, TINY):
         return _embedded_folder()
-    folder = Path(config.name)
-    if folder.is_dir():
+    if not config.is_on_hub:
+        folder = Path(config.name)
+        if not folder.is_dir():
+            raise ModelError(f"model.name is {folder}, which is no folder: correct the path")
         return folder
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -72,11 +74,17 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Return the folder's tokenizer, which must know the end of a turn.
 
     Raises:
-        ModelError: It has no chat template or no end token.
+        ModelError: There is none, or it has no chat template or no end token.
     """
     from transformers import AutoTokenizer
 
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"{folder} holds no tokenizer that can be loaded ({error}): copy the model's "
+            "tokenizer files there"
+        ) from error
     if tokenizer.chat_template is None or tokenizer.eos_token_id is None:
         raise ModelError(f"{folder} has no chat template or end token: choose an instruct model")
     if tokenizer.pad_token_id is None:
@@ -101,27 +109,30 @@ def load_policy(
         seed: Of a fresh adapter, and of the tiny model.
 
     Raises:
-        ModelError: The adapter cannot be loaded.
+        ModelError: The weights or the adapter cannot be loaded.
     """
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
-    from transformers import AutoConfig, AutoModelForCausalLM
 
+    # Without this file peft would look for the adapter on the Hub.
+    if adapter is not None and not (adapter / "adapter_config.json").is_file():
+        raise ModelError(
+            f"{adapter} holds no adapter: give the folder with adapter_config.json that a finished "
+            "stage has left"
+        )
     torch.manual_seed(seed)
-    dtype = getattr(torch, config.dtype)
-    if config.name == TINY:
-        sizes = AutoConfig.from_pretrained(folder)
-        sizes.hidden_size, sizes.intermediate_size, sizes.num_hidden_layers = 32, 64, 2
-        sizes.num_attention_heads, sizes.num_key_value_heads, sizes.head_dim = 4, 2, 8
-        sizes.layer_types = None
-        model = AutoModelForCausalLM.from_config(sizes, dtype=dtype)
-    else:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    try:
+        model = _load_base(config, folder)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ModelError(f"the weights in {folder} cannot be loaded: {error}") from error
     if adapter is not None:
         try:
             policy: PeftModel = PeftModel.from_pretrained(model, adapter, is_trainable=True)
         except (OSError, ValueError, RuntimeError) as error:
-            raise ModelError(f"the adapter in {adapter} cannot be loaded: {error}") from error
+            raise ModelError(
+                f"the adapter in {adapter} cannot be loaded: {error}. It belongs to another model, "
+                "or its files are cut off"
+            ) from error
         return policy
     lora = LoraConfig(
         r=config.rank,
@@ -132,6 +143,22 @@ def load_policy(
         task_type="CAUSAL_LM",
     )
     return get_peft_model(model, lora)
+
+
+def _load_base(config: ModelConfig, folder: Path) -> PreTrainedModel:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    dtype = getattr(torch, config.dtype)
+    if config.name != TINY:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        return model
+    sizes = AutoConfig.from_pretrained(folder)
+    sizes.hidden_size, sizes.intermediate_size, sizes.num_hidden_layers = 32, 64, 2
+    sizes.num_attention_heads, sizes.num_key_value_heads, sizes.head_dim = 4, 2, 8
+    sizes.layer_types = None
+    tiny: PreTrainedModel = AutoModelForCausalLM.from_config(sizes, dtype=dtype)
+    return tiny
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +183,7 @@ class Codec:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Check that the two labels begin with different tokens.
+        """Check that the two labels begin with different tokens of their own.
 
         Raises:
             ModelError: They do not, so no probability could be read.
@@ -186,10 +213,10 @@ class Codec:
         Raises:
             ModelError: The label's first token melts into what stands before it.
         """
-        cue = label_cue(justification)
-        place = len(self._encode(cue))
-        tokens = self._encode(f"{cue} {label}")
-        if tokens[place] != self.label_token_ids[label]:
+        before = self.cue(justification)
+        place = len(before)
+        tokens = self._encode(f"{label_cue(justification)} {label}")
+        if tokens[: place + 1] != [*before, self.label_token_ids[label]]:
             raise ModelError("the label's first token depends on the justification")
         return ReplyTokens([*tokens, int(self.tokenizer.eos_token_id or 0)], place)
 
@@ -202,7 +229,12 @@ class Codec:
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def _label_token(self, cue: str, label: Label) -> int:
-        return self._encode(f"{cue} {label}")[len(self._encode(cue))]
+        before, tokens = self._encode(cue), self._encode(f"{cue} {label}")
+        if tokens[: len(before)] != before or len(tokens) == len(before):
+            raise ModelError(
+                f"this tokenizer merges {REPLY_MARK!r} with the label {label}: choose another model"
+            )
+        return tokens[len(before)]
 
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))

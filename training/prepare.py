@@ -21,7 +21,7 @@ from training.inputs import DATA
 from training.records import Record, write_records
 from training.runs import write_json, write_text
 from training.sources import load_set
-from training.splits import Fractions, Split, split_by_pair
+from training.splits import Fractions, Split, leave_out_shared, split_by_pair
 from training.statistics import describe, to_markdown
 from training.treatment import treat
 
@@ -63,12 +63,7 @@ def prepare(config: RunConfig, run: RunFolder, data_dir: Path) -> None:
         logger.info("%s: the data are prepared already and are kept as they are", stage.path)
         return
     stage.mark_started(config)
-    raw = split_by_pair(
-        sources.records,
-        Fractions(config.data.validation_fraction, config.data.test_fraction),
-        config.seed,
-    )
-    raw = _shape(raw, config, sources.dropped)
+    raw = _split(config, sources)
     treated = _treat(raw, config)
     _check_classes(treated)
     _write_statistics(stage.path, raw, treated)
@@ -136,6 +131,18 @@ def _shape(split: Split, config: RunConfig, dropped: dict[str, Counter[str]]) ->
     return Split(*parts)
 
 
+def _split(config: RunConfig, sources: _Sources) -> Split:
+    fractions = Fractions(config.data.validation_fraction, config.data.test_fraction)
+    whole = split_by_pair(sources.records, fractions, config.seed)
+    split = leave_out_shared(whole)
+    before, after = (Counter(row.set_name for row in each.train) for each in (whole, split))
+    for name, count in (before - after).items():
+        reason = "sentence shared with a held-out text"
+        logger.info("%s: %d training rows left out: %s", name, count, reason)
+        sources.dropped[name][reason] += count
+    return _shape(split, config, sources.dropped)
+
+
 def _treat(split: Split, config: RunConfig) -> Split:
     treatment = config.data.treatment
     return Split(
@@ -152,7 +159,7 @@ def _check_classes(split: Split) -> None:
             held = f"only the class {next(iter(labels))}" if labels else "no rows"
             raise DataError(
                 f"the {part} part would hold {held}: use more pairs (max_pairs), a larger "
-                "fraction, or another seed. Rows that share a pair or a knowledge text stay together"
+                "fraction, or another seed. Rows that share a pair or a knowledge stay together"
             )
 
 

@@ -186,7 +186,8 @@ class _Upload:
             if ref.name == tag:
                 raise PushError(
                     f"{self._repo} has the tag {tag} already, at commit {ref.target_commit}: a tag "
-                    "is never moved, somebody may serve it. Choose another, --set export.tag=..."
+                    "is never moved, somebody may serve it. Choose another: export and push with "
+                    "--set export.tag=..."
                 )
         return next((ref.target_commit for ref in refs.branches if ref.name == _BRANCH), None)
 
@@ -195,7 +196,7 @@ class _Upload:
         if self._export.is_private and info.private is False:
             raise PushError(
                 f"{self._repo} is public, and export.is_private is true: make it private on the "
-                "Hub, choose another repository, or --set export.is_private=false"
+                "Hub, or export and push with another export.repo, or export.is_private=false"
             )
         return list(info.siblings or ())
 

@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from contract.calibration import Calibration
+from contract.manifest import CONTRACT_VERSION, fingerprint
 from evaluation.slices import LENGTH_MATCHED, OVERALL, SliceKind
 from training.errors import ExportError
 
 CALIBRATION_NAME = "calibration.json"
 WEIGHTS_KEY = "weights_sha256"
 """Where an evaluation's provenance and a calibration say which adapter they are of."""
+
+SHORT_PATH_SUFFIX = "-short-path"
+"""Ends the names of reports on verdicts without a justification."""
 
 _GOLDEN = ("precision", "recall", "f1", "balanced_accuracy", "unreadable_rate", "ece")
 _PATH = re.compile(r"(?<![\w/:.~@-])~?/(?:[\w.@+-]+/)+([\w.@+-]+)/?|(?<![\w/:.~@-])~/([\w.@+-]+)/?")
@@ -128,12 +132,16 @@ def _to_slice(raw: Mapping[str, Any]) -> SliceResult:
 def find_results(folder: Path, weights_sha256: str) -> Results | None:
     """Return the newest evaluation of these very weights; None where there is none.
 
+    A report on verdicts without a justification is passed over: the service gives one by default.
+
     Args:
         folder: Of the run's reports.
         weights_sha256: From ``merging.hash_adapter``.
     """
     found = []
     for path in folder.glob("*.json"):
+        if path.stem.endswith(SHORT_PATH_SUFFIX):
+            continue
         try:
             results = Results.of(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError):
@@ -185,11 +193,22 @@ def read_training_commit(marker: Path) -> str | None:
 
     Args:
         marker: The stage's ``DONE``.
+
+    Raises:
+        ExportError: The stage ran under another contract than this code's.
     """
     try:
-        commit = json.loads(marker.read_text(encoding="utf-8"))["commit"]
-    except (OSError, ValueError, KeyError, TypeError):
+        mark = json.loads(marker.read_text(encoding="utf-8"))
+        commit, contract = mark.get("commit"), mark.get("inputs", {}).get("contract")
+    except (OSError, ValueError, AttributeError):
         return None
+    # As ``training/inputs.py`` writes it.
+    ours = f"version {CONTRACT_VERSION}, {fingerprint()}"
+    if contract not in (None, ours):
+        raise ExportError(
+            f"the adapter was trained under contract {contract}, this code speaks {ours}: check "
+            f"out the commit that trained it ({commit or 'not recorded'}), or train again"
+        )
     return commit if isinstance(commit, str) else None
 
 

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 
 from training.errors import DataError
 from training.records import Record
+from training.spans import split_sentences
+
+_MIN_SENTENCE_WORDS = 8
+_MAX_SENTENCE_PAIRS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,34 @@ def split_by_pair(records: Sequence[Record], fractions: Fractions, seed: int) ->
     split = Split(*(tuple(parts[name]) for name in ("train", "validation", "test")))
     check_disjoint(split)
     return split
+
+
+def leave_out_shared(split: Split) -> Split:
+    """Leave out the training rows whose knowledge shares a sentence with a held-out text.
+
+    Two passages on one subject often begin alike; claims about that sentence would be in both
+    parts. The held-out parts stay as they are. Short sentences, and those of many pairs, such as
+    "Media playback is not supported on this device", say nothing and do not count.
+    """
+    held_out = _sentences((*split.validation, *split.test))
+    owners = _sentences(split.train)
+    shared: set[tuple[str, str]] = set()
+    for sentence in owners.keys() & held_out.keys():
+        if len(owners[sentence] | held_out[sentence]) <= _MAX_SENTENCE_PAIRS:
+            shared |= owners[sentence]
+    train = tuple(row for row in split.train if (row.set_name, row.pair_id) not in shared)
+    return Split(train, split.validation, split.test)
+
+
+def _sentences(records: Iterable[Record]) -> dict[str, set[tuple[str, str]]]:
+    """Return sentence -> the pairs whose knowledge holds it."""
+    owners: dict[str, set[tuple[str, str]]] = {}
+    for record in records:
+        for text in record.knowledge or ():
+            for sentence in split_sentences(text):
+                if len(sentence.split()) >= _MIN_SENTENCE_WORDS:
+                    owners.setdefault(sentence, set()).add((record.set_name, record.pair_id))
+    return owners
 
 
 def check_disjoint(split: Split) -> None:

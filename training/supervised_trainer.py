@@ -19,7 +19,7 @@ from training.supervision import Batch, Group, make_batch
 from training.tries import target_logits
 
 
-class PlannedBatches(Dataset[Batch]):
+class PlannedBatches(Dataset[Batch]):  # type: ignore[misc]  # its types are not followed
     """The batches of all epochs, in the order in which they are trained on."""
 
     def __init__(self, groups: Sequence[Group], plan: Sequence[Sequence[int]]) -> None:
@@ -36,7 +36,7 @@ class PlannedBatches(Dataset[Batch]):
         return make_batch([self._groups[i] for i in self._plan[step]])
 
 
-class SupervisedTrainer(Trainer):  # type: ignore[misc]
+class SupervisedTrainer(Trainer):  # type: ignore[misc]  # its types are not followed
     """Minimises the weighted cross-entropy of the taught tokens, averaged over records."""
 
     def __init__(self, codec: Codec, **arguments: Any) -> None:
@@ -74,8 +74,9 @@ class SupervisedTrainer(Trainer):  # type: ignore[misc]
         return (losses * weights).sum() / batch.num_records
 
     def log(self, logs: dict[str, float], *arguments: Any) -> None:
-        """Add the share of right labels since the last time."""
-        if self._num_labels and "loss" in logs:
-            logs["train_accuracy"] = self._num_right / self._num_labels
-            self._right: dict[str, list[bool]] = {}
+        """Add the shares of right labels since the last time, of whole replies and of short paths."""
+        if "loss" in logs:
+            for name, right in self._right.items():
+                logs[name] = sum(right) / len(right)
+            self._right.clear()
         super().log(logs, *arguments)

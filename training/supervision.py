@@ -130,18 +130,13 @@ def teach(
     return taught
 
 
-def by_template(record: Record) -> tuple[str]:
-    """Return the justification that shows the record's evidence (``training/evidence.py``)."""
-    return (justify(record.example),)
-
-
 def group_records(
     records: Sequence[Record],
     codec: Codec,
     model: ModelConfig,
     config: WarmstartConfig,
     seed: int,
-    justifications: Justifications = by_template,
+    justifications: Justifications,
 ) -> list[Group]:
     """Return the groups of all records; prompts over the budget are left out and counted.
 
@@ -189,6 +184,30 @@ def group_records(
             "justified_share, more than 0, or raise model.max_prompt_tokens"
         )
     return groups
+
+
+def _cut(set_name: str, lessons: Sequence[_Lesson]) -> list[Group]:
+    """Return the lessons of a pair as groups of about ``MAX_GROUP_TOKENS`` at most."""
+    groups: list[Group] = []
+    part: list[_Lesson] = []
+    size = 0
+    for lesson in lessons:
+        longest = max(len(taught.tokens) for taught in lesson.sequences)
+        # Within a group, about half of a prompt stands in the others too.
+        added = longest - (lesson.num_prompt_tokens // 2 if part else 0)
+        if part and size + added > MAX_GROUP_TOKENS:
+            groups.append(_join(set_name, part))
+            part, size = [], 0
+        part.append(lesson)
+        size += added
+    if part:
+        groups.append(_join(set_name, part))
+    return groups
+
+
+def _join(set_name: str, lessons: Sequence[_Lesson]) -> Group:
+    sequences = [taught for lesson in lessons for taught in lesson.sequences]
+    return Group(set_name, sequences, len(lessons))
 
 
 def plan_batches(sizes: Sequence[int], batch_tokens: int, rng: random.Random) -> list[list[int]]:

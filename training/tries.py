@@ -121,12 +121,19 @@ def hidden_states(model: PreTrainedModel, folded: Folded) -> States:
     """Run the model's layers over the prefix and all rows.
 
     Args:
-        model: A causal language model's backbone (without its head), sdpa or eager attention.
+        model: A causal language model's backbone (without its head), with sdpa attention.
         folded: From ``fold``.
+
+    Raises:
+        ValueError: Its attention is another, which would read the mask in another way.
     """
     import torch
     from transformers import DynamicCache
 
+    if model.config._attn_implementation != "sdpa":
+        raise ValueError(
+            "shared prefixes need sdpa: load the model with attn_implementation='sdpa'"
+        )
     device = model.device
     rows, start = folded.rows, len(folded.prefix)
     size = max(len(row.tokens) for row in rows)

@@ -26,7 +26,7 @@ from training.group_statistics import Rollout
 from training.models import Codec
 from training.monitor import Monitor, Phase
 from training.rewards import class_scale, score
-from training.tries import Target, fold, predict
+from training.tries import Target, backbone, fold, predict
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class VerdictTrainer(GRPOTrainer):  # type: ignore[misc]  # its types are not fo
         tokens, mask = tokens.to(model.device), mask.to(model.device)
         cache = DynamicCache()
         # The layers alone: nobody asks what comes after the prompt's own tokens.
-        model.get_base_model().model(
+        backbone(model)(
             input_ids=tokens[:, :-1],
             attention_mask=mask[:, :-1],
             position_ids=(mask[:, :-1].cumsum(1) - 1).clamp(min=0),

@@ -3,6 +3,8 @@
 Reinforcement needs a policy that is sometimes right in a form that can be read. The justification
 that is taught shows evidence and no verdict (``training/evidence.py``); the class is decided at the
 label, in both ways that the service asks for it.
+
+The other kind teaches a policy its own right replies (``training/distillation.py``).
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import logging
 import math
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from training.config import RunConfig
+from training.distillation import check_adapter, distil
 from training.evidence import gold_answers, justify_record
 from training.inputs import WARMSTART
 from training.models import Codec, base_folder, load_policy, load_tokenizer
@@ -26,6 +29,7 @@ from training.validation import pick_rows, validate_while_training
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from peft import PeftModel
     from transformers import TrainingArguments
 
     from training.runs import RunFolder
@@ -63,26 +67,20 @@ def warmstart(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
         resume: Go on from the last whole checkpoint.
 
     Raises:
-        DataError: The data is not prepared.
+        DataError: The data is not prepared, or holds nothing to teach.
         CheckpointError: There is a checkpoint and ``resume`` was not asked for, or it cannot be
             gone on from.
-        ModelError: The base model cannot be had.
+        ConfigError: The adapter to go on from has another rank.
+        ModelError: The base model, or the adapter to go on from, cannot be had.
     """
     folder = base_folder(config.model)
     codec = Codec(load_tokenizer(folder))
     records = read_records(run.data("train"))
-    if config.warmstart.kind == "self-distilled":
-        groups = _distilled_groups(config, run, codec, records)
-    else:
-        answers = gold_answers(records)
-        groups = group_records(
-            records,
-            codec,
-            config.model,
-            config.warmstart,
-            config.seed,
-            lambda record: justify_record(record, answers),
-        )
+    adapter = config.warmstart.adapter
+    model = load_policy(config.model, folder, adapter=adapter, seed=config.seed)
+    if adapter is not None:
+        check_adapter(config, model)
+    groups = _make_groups(config, run, codec, model, records)
     steps = plan_training(groups, config)
     logger.info(
         "warm start: %d records in %d groups, %d steps, %d tokens in the first epoch",
@@ -91,15 +89,31 @@ def warmstart(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
         len(steps),
         sum(group.num_tokens for group in groups),
     )
-    model = load_policy(config.model, folder, seed=config.seed)
     _train(config, run, codec, model, groups, steps, resume)
+
+
+def _make_groups(
+    config: RunConfig, run: RunFolder, codec: Codec, model: PeftModel, records: Sequence[Record]
+) -> list[Group]:
+    if config.warmstart.kind == "self-distilled":
+        distilled = distil(config, run, codec, model, records)
+        records, justifications = distilled.records, distilled.justifications.__getitem__
+    else:
+        answers = gold_answers(records)
+
+        def justifications(record: Record) -> tuple[str, ...]:
+            return (justify_record(record, answers),)
+
+    return group_records(
+        records, codec, config.model, config.warmstart, config.seed, justifications
+    )
 
 
 def _train(
     config: RunConfig,
     run: RunFolder,
     codec: Codec,
-    model: Any,
+    model: PeftModel,
     groups: Sequence[Group],
     steps: Sequence[Sequence[int]],
     resume: bool,

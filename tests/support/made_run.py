@@ -15,6 +15,7 @@ from contract.manifest import CONTRACT_VERSION, Manifest, fingerprint, write_man
 from training.comparison import Comparison
 from training.config import RunConfig
 from training.exported import CARD_NAME, RESULTS_NAME, TRAINING_CONFIG_NAME, write_record
+from training.inputs import stage_inputs
 from training.merging import ADAPTER_CONFIG, ADAPTER_TENSORS, hash_adapter
 from training.model_card import card
 from training.results import Results
@@ -108,7 +109,8 @@ def make_run(folder: Path, base: Path, config: RunConfig) -> RunFolder:
     run = RunFolder(folder)
     stage = run.stage(config.rl.algorithm)
     make_adapter(base, stage.adapter, config)
-    write_json(stage.path / DONE, {"commit": COMMIT, "inputs": {}})
+    inputs = stage_inputs(config, config.rl.algorithm, run.path)
+    write_json(stage.path / DONE, {"commit": COMMIT, "inputs": inputs})
     revisions = {"qa": {"revision": "sha256:1234"}, "own": {"revision": "sha256:5678"}}
     write_json(run.path / "data" / "manifest.json", {"sets": revisions})
     weights_sha256 = hash_adapter(stage.adapter)

@@ -27,7 +27,7 @@ from service.settings import Settings  # noqa: E402
 from service.weights import resolve_weights  # noqa: E402
 from training.comparison import PROBES, Answer, Comparison, compare_answers  # noqa: E402
 from training.errors import ExportError  # noqa: E402
-from training.export import export  # noqa: E402
+from training.export import check_size, export  # noqa: E402
 from training.exported import find_changed_files, read_record  # noqa: E402
 from training.merging import hash_adapter, merge_and_cast  # noqa: E402
 from training.models import Codec, load_policy, load_tokenizer  # noqa: E402
@@ -241,6 +241,12 @@ FAULTS: dict[str, tuple[Any, str]] = {
         ),
         "was fitted on other weights: run `python -m training evaluate` first",
     ),
+    "other-contract": (
+        lambda run: write_json(
+            run.path / "grpo" / "DONE", {"commit": COMMIT, "inputs": {"contract": "version 0, x"}}
+        ),
+        f"trained under contract version 0, x, this code speaks version 1, .*{COMMIT}",
+    ),
     "no-data": (
         lambda run: (run.path / "data" / "manifest.json").unlink(),
         "run `python -m training prepare` first",
@@ -256,6 +262,16 @@ def test_what_cannot_be_exported_is_refused_before_any_work(
     with pytest.raises(ExportError, match=message):
         export(make_config(base), run)
     assert not run.export.exists()
+
+
+def test_an_adapter_too_large_to_be_committed_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "adapter_model.safetensors").open("wb") as file:
+        file.truncate(40_000_000)
+    # Rank 16 has 40 MB, so rank 10 has 25 MB.
+    with pytest.raises(ExportError, match=r"has 40000000 bytes, at most 25000000 .* = 10 at most"):
+        check_size(make_config("embedded", kind="adapter"), tmp_path)
+    check_size(make_config("embedded", kind="merged"), tmp_path)
+    check_size(make_config("./base", kind="adapter"), tmp_path)
 
 
 def test_weights_that_are_no_numbers_are_refused(base: Path, run: RunFolder) -> None:
@@ -285,8 +301,9 @@ def test_an_evaluation_of_other_weights_is_not_taken(
 def test_the_newest_evaluation_of_the_weights_is_taken(made: RunFolder, tmp_path: Path) -> None:
     weights = hash_adapter(made.path / "grpo" / "adapter")
     raw = read_json(made.evaluation / "adapter.json")
-    for name, time_s, rows in (("old", 1, 100), ("new", 3, 200), ("junk", 4, None)):
-        content = {"slices": "x"} if rows is None else raw | {"seed": rows}
+    reports = (("old", 1, 100), ("new", 3, 200), ("new-short-path", 4, 300), ("junk", 5, None))
+    for name, time_s, seed in reports:
+        content = {"slices": "x"} if seed is None else raw | {"seed": seed}
         write_json(tmp_path / f"{name}.json", content)
         os.utime(tmp_path / f"{name}.json", (time_s, time_s))
     found = find_results(tmp_path, weights)

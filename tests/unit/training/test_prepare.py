@@ -16,6 +16,7 @@ from training.prepare import PARTS, prepare
 from training.records import Record, read_records
 from training.runs import RunFolder
 from training.splits import Split, check_disjoint
+from training.treatment import ORIGINAL_TREATMENTS
 
 NAMES = ["Ada Berg", "Carl Moe", "Liv Dahl", "Nils Rud", "Kari Foss", "Tor Aas"]
 NUM_PAIRS = 60
@@ -27,7 +28,7 @@ def write_rows(folder: Path, num_pairs: int = NUM_PAIRS) -> None:
         right, wrong = NAMES[pair % 6], NAMES[(pair + 1) % 6]
         base = {
             "task": "qa",
-            "knowledge": f"Pool {pair} was built by {right} in 19{pair % 90 + 10}. {wrong} swam there.",
+            "knowledge": f"Pool {pair} was built by {right} in {pair + 1910}. {wrong} swam there.",
             "question": f"Who built pool {pair}?",
             "pair_id": str(pair),
         }
@@ -69,7 +70,9 @@ def test_three_parts_statistics_and_a_manifest_are_written(
     with caplog.at_level(logging.INFO):
         prepare(make_config(), run, tmp_path)
     split = read_parts(run)
-    check_disjoint(split)
+    # What is cut out of two texts for an abstention may be alike; the texts themselves are not.
+    check_disjoint(Split(*(tuple(r for r in part if r.treatment in ORIGINAL_TREATMENTS)
+                           for part in (split.train, split.validation, split.test))))  # fmt: skip
     assert all(len({row.label for row in part}) == 2 for part in (split.train, split.test))
     manifest = json.loads((run.path / "data" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["sets"]["pools"]["revision"].startswith("sha256:")
@@ -170,10 +173,10 @@ def real(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     if missing:
         pytest.skip(f"{data_dir} has no {missing[0]}.jsonl: name its folder with --data-dir")
     sets = tuple(
-        SetConfig(name=name, kind="folder", file=f"{name}.jsonl", max_pairs=1200) for name in names
+        SetConfig(name=name, kind="folder", file=f"{name}.jsonl", max_pairs=800) for name in names
     )
     run = RunFolder(tmp_path_factory.mktemp("runs") / "real")
-    prepare(make_config(sets=sets), run, data_dir)
+    prepare(make_config(sets=sets, test_fraction=0.3), run, data_dir)
     return run
 
 

@@ -229,6 +229,15 @@ def test_an_unreachable_hub_is_named(
         push_made(made)
 
 
+def test_a_push_while_offline_is_refused(
+    hub: StubHub, made: MadeExport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(PushError, match="HF_HUB_OFFLINE is set: unset it to push"):
+        push_made(made)
+    assert hub.requests == []
+
+
 def test_a_tag_that_fails_names_the_commit_and_is_set_by_a_new_push(
     hub: StubHub, made: MadeExport
 ) -> None:

@@ -9,7 +9,7 @@ from support.records import make_record
 
 from training.errors import DataError
 from training.records import Record
-from training.splits import Fractions, Split, check_disjoint, split_by_pair
+from training.splits import Fractions, Split, check_disjoint, leave_out_shared, split_by_pair
 
 HALF = Fractions(validation=0.25, test=0.25)
 
@@ -112,3 +112,26 @@ def test_one_question_in_two_languages_stays_together() -> None:
 def test_parts_that_share_a_pair_or_a_text_are_refused(train: Record, test: Record) -> None:
     with pytest.raises(DataError, match=r"of pools is in test, and 'a' .* in train: .*Delete"):
         check_disjoint(Split((train,), (), (test,)))
+
+
+SHARED = "The Lind Pool was built in 1925 by Ada Berg."
+
+
+def test_training_rows_that_share_a_sentence_with_a_held_out_text_are_left_out() -> None:
+    train = (
+        make_record("a-0", knowledge=f"{SHARED} It leaks."),
+        make_record("a-1", knowledge="Something else."),
+        make_record("b-0", knowledge="It leaks. Nothing else is shared here."),
+    )
+    test = (make_record("c-0", knowledge=f"It leaks. {SHARED}"),)
+    split = leave_out_shared(Split(train, (), test))
+    # The whole pair goes; a short sentence in common is no reason.
+    assert [row.id for row in split.train] == ["b-0"]
+    assert split.test == test
+
+
+def test_a_sentence_of_many_pairs_is_no_reason_to_leave_rows_out() -> None:
+    train = tuple(make_record(f"{n}-0", knowledge=f"{SHARED} Text {n}.") for n in range(11))
+    test = (make_record("t-0", knowledge=SHARED),)
+    assert leave_out_shared(Split(train, (), test)).train == train
+    assert leave_out_shared(Split(train[:9], (), test)).train == ()
