@@ -254,7 +254,7 @@ def fit_temperature(log_odds: Sequence[float], labels: Sequence[Label]) -> float
         >>> round(fit_temperature(sure, [wrong] * 3 + [right] + [right] * 3 + [wrong]), 3)
         2.0
     """
-    from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
+    from scipy.optimize import minimize_scalar
 
     odds = np.asarray(log_odds, dtype=np.float64)
     if len(odds) != len(labels):

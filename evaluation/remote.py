@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from client import Classification, DetectorClient, DetectorError, UnreadableReply
@@ -45,6 +46,35 @@ class GoldRow(Protocol):
     @property
     def label(self) -> Label:
         """The gold class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a service serves.
+
+    Attributes:
+        model: Its id.
+        revision: Which weights.
+    """
+
+    model: str
+    revision: str
+
+
+def describe_service(url: str) -> Served:
+    """Ask a service what it serves.
+
+    Raises:
+        EvaluationError: It does not say.
+    """
+    try:
+        with DetectorClient(url) as client:
+            model = client.info()["model"]
+        return Served(str(model["id"]), str(model["revision"]))
+    except (DetectorError, KeyError, TypeError) as error:
+        raise EvaluationError(
+            f"{url} does not say what it serves ({error}): is the service running there?"
+        ) from error
 
 
 def predict_remotely(

@@ -344,6 +344,8 @@ class EvaluationConfig(_Section):
     """Prompts at once."""
     sets: tuple[str, ...] = ()
     """Names of the sets; all where empty."""
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
+    """Service that serves this run's exported adapter: it is asked instead of transformers."""
     bootstrap_samples: int = Field(default=1000, ge=10)
     """Samples behind an interval."""
 

@@ -9,26 +9,29 @@ decided by a full stop (docs/data.md).
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
 
 from contract.calibration import Calibration, LabelLogprobs
 from contract.labels import Label
 from evaluation.calibration import ThresholdRow, fit_temperature, threshold_table
 from evaluation.prediction import Prediction
-from evaluation.remote import predict_remotely
+from evaluation.remote import describe_service, predict_remotely
 from evaluation.report import Evaluation, evaluate, write_report
 from training.config import ModelConfig, RunConfig
-from training.errors import DataError, ModelError
+from training.errors import ExportError, ModelError
+from training.judged_rows import choose_rows, find_length_matched, find_parts
 from training.judging import Judgement, judge, judge_shortly
 from training.merging import hash_adapter
 from training.models import Codec, base_folder, load_policy, load_tokenizer
 from training.provenance import find_commit, find_data_revisions, find_hardware
 from training.records import Record, read_records
-from training.results import CALIBRATION_NAME, WEIGHTS_KEY
+from training.results import CALIBRATION_NAME, WEIGHTS_KEY, read_calibration
 from training.runs import write_json
 
 if TYPE_CHECKING:
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BASE = "base"
-RAW, TREATED, PERTURBED = "raw", "treated", "perturbed"
-_RAW_TREATMENTS = {"raw", "kept", "punctuated", "length-matched"}
 _CHUNK = 256
 
 
@@ -64,7 +65,7 @@ class Judge:
 
 
 def evaluate_stage(config: RunConfig, run: RunFolder, what: str | None = None) -> Evaluation:
-    """Judge the test part and write ``evaluation/<name>.{json,md,png}``.
+    """Judge the test part and write ``evaluation/<name>.{json,md,png}``, and the short path's.
 
     Where it is the run's own last adapter, its temperature is fitted on the validation part first
     and written to ``evaluation/calibration.json``.
@@ -80,48 +81,87 @@ def evaluate_stage(config: RunConfig, run: RunFolder, what: str | None = None) -
         EvaluationError: A service did not answer every row.
     """
     judged = find_judge(config, run, what)
-    test = _choose(config, read_records(run.data("test")))
+    test = choose_rows(config, read_records(run.data("test")))
     fit_rows = read_records(run.data("train"))
+    served = _read_temperature(run, judged.revision)
+    ask = _ask_service(judged.url, served) if judged.url else _ask_model(config, judged)
     calibration = Calibration()
-    table: tuple[ThresholdRow, ...] = ()
-    if judged.url is not None:
-        predictions = predict_remotely(judged.url, test, progress=_progress("asked"))
-        short = predict_remotely(judged.url, test, justification=False)
-    else:
-        model, codec = _load(config, judged)
-        if what is None:
-            validation = _choose(config, read_records(run.data("validation")))
-            told = _judge_all(config, model, codec, validation)
-            calibration, table = _calibrate(validation, told)
-            write_json(
-                run.evaluation / CALIBRATION_NAME,
-                {
-                    "temperature": calibration.temperature,
-                    "threshold": calibration.threshold,
-                    "num_rows": len(validation),
-                    WEIGHTS_KEY: judged.revision,
-                    "thresholds": [_threshold_json(row) for row in table],
-                },
-            )
-        predictions = _predict(test, _judge_all(config, model, codec, test), calibration)
-        short = _predict(
-            test, judge_shortly(model, codec, test, config.evaluation.batch_size), calibration
-        )
-    for name, rows in ((judged.name, predictions), (f"{judged.name}-short-path", short)):
+    if what is None:
+        validation = choose_rows(config, read_records(run.data("validation")))
+        calibration = _calibrate(run, judged, validation, ask(validation, False))
+    elif judged.url is not None:
+        calibration = Calibration(served)
+    results = []
+    for name, is_short in ((judged.name, False), (f"{judged.name}-short-path", True)):
+        predictions = _predict(test, ask(test, is_short), calibration)
         report = evaluate(
-            rows,
+            predictions,
             fit_rows,
             find_length_matched([*test, *fit_rows]),
             _provenance(config, judged, what, calibration),
-            parts=_parts(test),
+            parts=find_parts(test),
             bootstrap_samples=config.evaluation.bootstrap_samples,
             seed=config.seed,
         )
-        paths = write_report(run.evaluation, name, report)
-        logger.info("%s", paths.markdown)
-        if rows is predictions:
-            result = report
-    return result
+        logger.info("%s", write_report(run.evaluation, name, report).markdown)
+        results.append(report)
+    return results[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What was said of a row; the verdict and the odds are None where nothing could be read."""
+
+    verdict: Label | None
+    log_odds: float | None
+    justification: str | None
+
+
+_Ask = Callable[[Sequence[Record], bool], list[_Told]]
+
+
+def _ask_service(url: str, temperature: float) -> _Ask:
+    """Ask a service; its probabilities are taken back to the odds before calibration."""
+
+    def ask(records: Sequence[Record], is_short: bool) -> list[_Told]:
+        report = _progress("asked")
+        told = predict_remotely(url, records, justification=not is_short, progress=report)
+        return [
+            _Told(
+                each.verdict,
+                None if each.probability is None else temperature * _log_odds(each.probability),
+                each.justification,
+            )
+            for each in told
+        ]
+
+    return ask
+
+
+def _log_odds(probability: float) -> float:
+    # A service gives six digits.
+    probability = min(max(probability, 1e-6), 1 - 1e-6)
+    return math.log(probability / (1 - probability))
+
+
+def _ask_model(config: RunConfig, judged: Judge) -> _Ask:
+    model, codec = _load(config, judged)
+
+    def ask(records: Sequence[Record], is_short: bool) -> list[_Told]:
+        if is_short:
+            judgements = judge_shortly(model, codec, records, config.evaluation.batch_size)
+        else:
+            judgements = _judge_all(config, model, codec, records)
+        return [
+            _Told(
+                each.label if each.is_readable else None,
+                each.log_odds if each.is_readable else None,
+                each.justification,
+            )
+            for each in judgements
+        ]
+
+    return ask
 
 
 def find_judge(config: RunConfig, run: RunFolder, what: str | None) -> Judge:
@@ -132,13 +172,11 @@ def find_judge(config: RunConfig, run: RunFolder, what: str | None) -> Judge:
     """
     if what is None:
         adapter = run.last_adapter(config)
-        return Judge(adapter.parent.name, config.model.name, hash_adapter(adapter), adapter)
+        url = config.evaluation.url
+        return Judge(adapter.parent.name, config.model.name, hash_adapter(adapter), adapter, url)
     if what.startswith(("http://", "https://")):
-        from client import DetectorClient
-
-        with DetectorClient(what) as client:
-            model = client.info()["model"]
-        return Judge("service", str(model["id"]), str(model["revision"]), url=what)
+        served = describe_service(what)
+        return Judge("service", served.model, served.revision, url=what)
     if what == BASE:
         return Judge(
             BASE, config.model.name, config.model.revision or BASE, None, None, config.model
@@ -153,9 +191,11 @@ def find_judge(config: RunConfig, run: RunFolder, what: str | None) -> Judge:
     repo, at, revision = what.partition("@")
     if at and not folder.exists():
         fields = {**config.model.model_dump(), "name": repo, "revision": revision}
-        return Judge(
-            repo.replace("/", "-"), repo, revision, model_config=ModelConfig.model_validate(fields)
-        )
+        try:
+            model_config = ModelConfig.model_validate(fields)
+        except ValidationError as error:
+            raise ModelError(f"{what} is not org/repo@<40 hex digits>: {error}") from error
+        return Judge(repo.replace("/", "-"), repo, revision, model_config=model_config)
     raise ModelError(
         f"{what} is no adapter, no folder of weights, no URL, and no org/repo@revision: give one "
         f"of them, {BASE!r} for the base model, or nothing for the run's last adapter"
@@ -169,67 +209,6 @@ def _load(config: RunConfig, judged: Judge) -> tuple[Any, Codec]:
     model = load_policy(model_config, folder, adapter=judged.adapter, seed=config.seed)
     model.eval()
     return model, codec
-
-
-def _choose(config: RunConfig, records: Sequence[Record]) -> list[Record]:
-    """Return up to ``rows_per_set`` rows of each part of each set, whole pairs, by the seed."""
-    wanted = config.evaluation.sets
-    parts: dict[tuple[str, str], dict[str, list[Record]]] = {}
-    for record in records:
-        if not wanted or record.set_name in wanted:
-            key = (record.set_name, part_of(record))
-            parts.setdefault(key, {}).setdefault(record.pair_id, []).append(record)
-    if not parts:
-        raise DataError("there is no row to judge: look at evaluation.sets")
-    chosen: list[Record] = []
-    for key in sorted(parts):
-        pairs = [parts[key][pair_id] for pair_id in sorted(parts[key])]
-        random.Random(config.seed).shuffle(pairs)  # noqa: S311 - no secret hangs on it
-        rows: list[Record] = []
-        for pair in pairs:
-            if rows and len(rows) + len(pair) > config.evaluation.rows_per_set:
-                break
-            rows += pair
-        chosen += rows
-    return chosen
-
-
-def part_of(record: Record) -> str:
-    """Return whether a row is as it was found, made from a pair's responses, or made by rule."""
-    if record.treatment in _RAW_TREATMENTS:
-        return RAW
-    return PERTURBED if record.treatment == PERTURBED else TREATED
-
-
-def _parts(records: Sequence[Record]) -> dict[str, set[str]]:
-    parts: dict[str, set[str]] = {}
-    for record in records:
-        parts.setdefault(part_of(record), set()).add(record.id)
-    return parts
-
-
-def find_length_matched(records: Sequence[Record]) -> set[str]:
-    """Return the ids of rows whose part of the pair holds both classes within one word of length.
-
-    Each such row has a partner of the other class; what stands in no such couple is left out.
-    """
-    groups: dict[tuple[str, str, str], list[Record]] = {}
-    for record in records:
-        groups.setdefault((record.set_name, record.pair_id, part_of(record)), []).append(record)
-    matched: set[str] = set()
-    for rows in groups.values():
-        free = [row for row in rows if row.label is Label.CORRECT]
-        for row in rows:
-            if row.label is Label.CORRECT:
-                continue
-            length = len(row.response.split())
-            partner = next(
-                (other for other in free if abs(len(other.response.split()) - length) <= 1), None
-            )
-            if partner is not None:
-                free.remove(partner)
-                matched |= {row.id, partner.id}
-    return matched
 
 
 def _judge_all(
@@ -265,14 +244,37 @@ def _progress(verb: str) -> Any:
     return report
 
 
+def _read_temperature(run: RunFolder, revision: str) -> float:
+    """Return the temperature that the run's adapter is exported with; 1 before it is fitted."""
+    try:
+        return read_calibration(run.evaluation, revision).temperature
+    except ExportError:
+        return 1.0
+
+
 def _calibrate(
-    records: Sequence[Record], judgements: Sequence[Judgement]
-) -> tuple[Calibration, tuple[ThresholdRow, ...]]:
-    labels = [record.label for record in records]
-    odds = [judgement.log_odds for judgement in judgements]
+    run: RunFolder, judged: Judge, records: Sequence[Record], told: Sequence[_Told]
+) -> Calibration:
+    """Fit the temperature on rows that neither training nor the test part holds; write it."""
+    read = [
+        (record.label, each.log_odds)
+        for record, each in zip(records, told, strict=True)
+        if each.log_odds is not None
+    ]
+    labels, odds = [label for label, _ in read], [value for _, value in read]
     calibration = Calibration(fit_temperature(odds, labels), 0.5)
     probabilities = [_probability(value, calibration) for value in odds]
-    return calibration, threshold_table(probabilities, labels)
+    write_json(
+        run.evaluation / CALIBRATION_NAME,
+        {
+            "temperature": calibration.temperature,
+            "threshold": calibration.threshold,
+            "num_rows": len(read),
+            WEIGHTS_KEY: judged.revision,
+            "thresholds": [_threshold_json(row) for row in threshold_table(probabilities, labels)],
+        },
+    )
+    return calibration
 
 
 def _threshold_json(row: ThresholdRow) -> dict[str, Any]:
@@ -291,7 +293,7 @@ def _probability(log_odds: float, calibration: Calibration) -> float:
 
 
 def _predict(
-    records: Sequence[Record], judgements: Sequence[Judgement], calibration: Calibration
+    records: Sequence[Record], told: Sequence[_Told], calibration: Calibration
 ) -> list[Prediction]:
     return [
         Prediction(
@@ -299,14 +301,16 @@ def _predict(
             pair_id=record.pair_id,
             set_name=record.set_name,
             gold=record.label,
-            verdict=judgement.label if judgement.is_readable else None,
-            probability=_probability(judgement.log_odds, calibration),
-            justification=judgement.justification,
+            verdict=each.verdict,
+            probability=(
+                None if each.log_odds is None else _probability(each.log_odds, calibration)
+            ),
+            justification=each.justification,
             response=record.response,
             knowledge=record.knowledge,
             question=record.question,
         )
-        for record, judgement in zip(records, judgements, strict=True)
+        for record, each in zip(records, told, strict=True)
     ]
 
 

@@ -150,7 +150,7 @@ def make_trainer(
         ConfigError: The options do not go together, or a package to report to is missing.
     """
     import torch
-    from datasets import Dataset  # type: ignore[import-untyped]
+    from datasets import Dataset
     from trl import GRPOConfig
 
     from training.verdict_trainer import VerdictTrainer

@@ -74,7 +74,7 @@ def read_hub_rows(config: SetConfig) -> Sequence[Mapping[str, Any]]:
             'place of the Hub\'s data set: start from another folder, or use kind = "file"'
         )
     # Imported late: pyarrow and pandas behind it take seconds.
-    from datasets import load_dataset  # type: ignore[import-untyped]
+    from datasets import load_dataset
 
     try:
         rows: Sequence[Mapping[str, Any]] = load_dataset(

@@ -20,6 +20,7 @@ _FREE = (
     "report_to",
     "warmstart.save_steps",
     "rl.save_steps",
+    "evaluation.url",
     "rl.eval_steps",
     "rl.eval_rows",
     "rl.prompts_per_forward",

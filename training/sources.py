@@ -146,8 +146,8 @@ def _read_csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def _read_parquet(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    import pyarrow  # type: ignore[import-untyped]
-    import pyarrow.parquet as parquet  # type: ignore[import-untyped]
+    import pyarrow
+    import pyarrow.parquet as parquet
 
     try:
         table = parquet.read_table(path)

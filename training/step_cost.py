@@ -196,7 +196,7 @@ def _make_plain_arm(
     config: RunConfig, records: Sequence[Record], codec: Codec, adapter: Path | None, folder: Path
 ) -> Arm:
     import torch
-    from datasets import Dataset  # type: ignore[import-untyped]
+    from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
     from training.grpo import to_row

@@ -74,7 +74,7 @@ class SupervisedTrainer(Trainer):  # type: ignore[misc]  # its types are not fol
         return (losses * weights).sum() / batch.num_records
 
     def log(self, logs: dict[str, float], *arguments: Any) -> None:
-        """Add the shares of right labels since the last time, of whole replies and of short paths."""
+        """Add the shares of right labels since the last time, with and without justification."""
         if "loss" in logs:
             for name, right in self._right.items():
                 logs[name] = sum(right) / len(right)

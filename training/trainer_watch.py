@@ -126,7 +126,7 @@ def _make_stopper(monitor: Monitor) -> TrainerCallback:
 
 
 def _gather_from_all(rollouts: list[Rollout]) -> list[Rollout]:
-    from accelerate.utils import gather_object  # type: ignore[import-untyped]
+    from accelerate.utils import gather_object
 
     gathered: list[Rollout] = gather_object(rollouts)
     return gathered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 
 import pytest
@@ -110,11 +111,9 @@ def test_one_class_alone_teaches_nothing(label: Label) -> None:
         order_prompts([make_record(label=label)], 2, {"pools": 1.0}, seed=1)
 
 
-def test_ten_thousand_responses_without_partners_take_no_time(timeout_s: float = 2.0) -> None:
+def test_ten_thousand_responses_without_partners_take_no_time() -> None:
     """For each, all pairs of its set were walked through."""
-    import time
-
     records = [make_record(f"{i}-0", label=RIGHT if i % 2 else WRONG) for i in range(10_000)]
     started = time.process_time()
     assert len(order_prompts(records, 10_000, {"pools": 1.0}, seed=1)) == 10_000
-    assert time.process_time() - started < timeout_s
+    assert time.process_time() - started < 2.0
