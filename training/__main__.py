@@ -85,6 +85,8 @@ def main(
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr
     )
+    # One line for each request of an evaluation would bury the progress.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     command = shlex.join(
         ["python", "-m", "training", *(sys.argv[1:] if arguments is None else arguments)]
     )

@@ -240,6 +240,8 @@ class RlConfig(_Section):
     """Updates."""
     num_generations: int = Field(default=8, ge=2, le=1024)
     """Replies for each prompt: a group."""
+    max_prompt_tokens: int | None = Field(default=None, ge=192)
+    """Longer prompts are left out here too; as `model.max_prompt_tokens` where unset."""
     prompts_per_step: int = Field(default=8, ge=1)
     """Prompts of one update."""
     pass_rate_low: Share = 0.0

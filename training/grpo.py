@@ -99,10 +99,12 @@ def _choose_prompts(
         raise ConfigError("rl.prompts_per_step must be 2 or more: a step holds both classes")
     num_rollouts = -(-rl.max_steps // rl.num_iterations) * rl.prompts_per_step
     repeats = {each.name: each.repeat for each in config.data.sets}
-    limit = config.model.max_prompt_tokens
+    limit = min(
+        config.model.max_prompt_tokens, rl.max_prompt_tokens or config.model.max_prompt_tokens
+    )
     candidates = [r for r in records if len(codec.prompt(r.example)) <= limit]
     if not candidates:
-        raise DataError(f"no prompt has {limit} tokens or fewer: raise model.max_prompt_tokens")
+        raise DataError(f"no prompt has {limit} tokens or fewer: raise rl.max_prompt_tokens")
     if (rl.pass_rate_low, rl.pass_rate_high) == (0.0, 1.0):
         return order_prompts(candidates, num_rollouts, repeats, config.seed)
     # Three times as many as needed are looked at, in the order in which they would come.

@@ -113,7 +113,9 @@ def load_policy(
     """
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
+    from safetensors import SafetensorError
 
+    faults = (OSError, ValueError, RuntimeError, SafetensorError)
     # Without this file peft would look for the adapter on the Hub.
     if adapter is not None and not (adapter / "adapter_config.json").is_file():
         raise ModelError(
@@ -123,12 +125,12 @@ def load_policy(
     torch.manual_seed(seed)
     try:
         model = _load_base(config, folder)
-    except (OSError, ValueError, RuntimeError) as error:
+    except faults as error:
         raise ModelError(f"the weights in {folder} cannot be loaded: {error}") from error
     if adapter is not None:
         try:
             policy: PeftModel = PeftModel.from_pretrained(model, adapter, is_trainable=True)
-        except (OSError, ValueError, RuntimeError) as error:
+        except faults as error:
             raise ModelError(
                 f"the adapter in {adapter} cannot be loaded: {error}. It belongs to another model, "
                 "or its files are cut off"

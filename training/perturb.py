@@ -2,7 +2,7 @@
 
 Both claims of a couple come from one sentence and carry the same edits that keep it true; the
 false one has one more edit, small and where possible in the knowledge's own words. A claim with
-"not" is as often true as false. So neither length nor the words in common with the knowledge tell
+"not" is about as often true as false. So neither length nor the words in common with the knowledge tell
 one from the other.
 """
 
@@ -25,23 +25,26 @@ _MAX_WORDS = 30
 _WINDOW_WORDS = (40, 80, 120, 160, 220)
 _TRIES = 4
 _PRONOUN = re.compile(
-    r"^(?:He|She|It|They|His|Her|Its|Their|This|That|These|Those|We|You|I|The latter|But|And|Or|So|"
-    r"[a-z])\b"
+    r"^(?:He|She|It|They|His|Her|Its|Their|This|That|These|Those|We|You|I|The latter|But|And|Or|"
+    r"So)\b"
 )
 _EMPTY_BRACKETS = re.compile(r" ?\([\s;,:\]]*\)")
+_NEGATION = re.compile(r"(?i)\bnot\b|\bnever\b|n't\b")
 _NESTED = re.compile(r"(?i)\b(?:not|never|which|who|whose|that|but|where|when)\b|n't\b|;")
 _NOT_PLAIN = re.compile(r"\b(?:and|or|as)\b|[,:]")
 _MAX_DENIED_WORDS = 20
 # Share of the couples whose true claim denies a false one, of those that one clause allows.
-_DENIED_SHARE = 0.55
+_DENIED_SHARE = 0.45
 _JOINED_SHARE = 0.1
 _PRONOUN_SHARE = 0.25
 _ATTRIBUTED_SHARE = 0.3
 _EVENED_SHARE = 0.85
-# Kept of the couples whose true claim stands word for word in the text, and of those whose false
-# claim has more words that the text lacks. Without this, looking up words would tell many apart.
+# Kept of the couples whose true claim stands word for word in the text, of those whose false claim
+# has more words that the text lacks, and of those whose false claim alone has a "not". Without
+# this, looking up words would tell many apart.
 _VERBATIM_SHARE = 0.25
 _TOLD_SHARE = 0.15
+_NEGATED_SHARE = 0.6
 # Short knowledge gets company up to about this many words.
 _SHORT_WORDS = 60
 _BESIDE_SHARE = 0.7
@@ -166,7 +169,10 @@ def _state(source: str, material: Material, rng: Random) -> _Claims | None:
         return None
     known = set(words(material.knowledge))
     is_told = _num_new(false, known) > _num_new(true, known)
-    return None if is_told and rng.random() > _TOLD_SHARE else _Claims(true, false)
+    if is_told and rng.random() > _TOLD_SHARE:
+        return None
+    is_negated = bool(_NEGATION.search(false)) and not _NEGATION.search(true)
+    return None if is_negated and rng.random() > _NEGATED_SHARE else _Claims(true, false)
 
 
 def _set_beside(window: str, texts: Sequence[str], rng: Random) -> tuple[str, ...]:
@@ -255,6 +261,8 @@ def _even_new_words(true: str, false: str, knowledge: str, rng: Random) -> str:
 
 
 def _num_new(claim: str, known: set[str]) -> int:
+    # Negations are balanced by themselves: a true claim may deny, a false one may negate.
+    claim = _NEGATION.sub("", claim)
     return sum(word not in known for word in words(claim))
 
 

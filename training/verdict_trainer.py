@@ -3,7 +3,8 @@
 What is TRL's stays TRL's: advantages, ratios, clipping, normalisation, logging, checkpoints. What
 is replaced computes the same numbers for less: a group's prompt is scored once, not once for each
 of its replies (``training/tries.py``); groups whose replies all earned the same are not scored at
-all, since their advantages are zero; and replies are drawn after one pass over each prompt.
+all, since their advantages are zero; and the replies to a prompt are drawn together
+(``training/rollouts.py``).
 ``python -m training.step_cost`` times both beside each other.
 
 Imported inside functions only, since it imports torch and TRL itself.
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import DynamicCache
 from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
@@ -26,7 +26,8 @@ from training.group_statistics import Rollout
 from training.models import Codec
 from training.monitor import Monitor, Phase
 from training.rewards import class_scale, score
-from training.tries import Target, backbone, fold, predict
+from training.rollouts import draw
+from training.tries import Target, fold, predict
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,43 +158,17 @@ class VerdictTrainer(GRPOTrainer):  # type: ignore[misc]  # its types are not fo
                 return drawn
             model = self.accelerator.unwrap_model(self.model_wrapped)
             model.eval()
-            with torch.no_grad(), self.accelerator.autocast():
-                replies = self._sample(model, prompt_ids[::num_generations], num_generations)
+            with self.accelerator.autocast():
+                replies = draw(
+                    model,
+                    prompt_ids[::num_generations],
+                    num_generations,
+                    self.max_completion_length,
+                    self.eos_token_ids,
+                    self.temperature,
+                )
             model.train()
-            return replies, None
-
-    def _sample(
-        self, model: Any, prompts: list[list[int]], num_generations: int
-    ) -> list[list[int]]:
-        """Draw replies to each prompt after one pass over all prompts but their last token."""
-        longest = max(map(len, prompts))
-        tokens = torch.full((len(prompts), longest), self._tokenizer.pad_token_id)
-        mask = torch.zeros_like(tokens)
-        for i, prompt in enumerate(prompts):
-            tokens[i, longest - len(prompt) :] = torch.tensor(prompt)
-            mask[i, longest - len(prompt) :] = 1
-        tokens, mask = tokens.to(model.device), mask.to(model.device)
-        cache = DynamicCache()
-        # The layers alone: nobody asks what comes after the prompt's own tokens.
-        backbone(model)(
-            input_ids=tokens[:, :-1],
-            attention_mask=mask[:, :-1],
-            position_ids=(mask[:, :-1].cumsum(1) - 1).clamp(min=0),
-            past_key_values=cache,
-            use_cache=True,
-        )
-        cache.batch_repeat_interleave(num_generations)
-        output = model.generate(
-            input_ids=tokens.repeat_interleave(num_generations, 0),
-            attention_mask=mask.repeat_interleave(num_generations, 0),
-            past_key_values=cache,
-            generation_config=self.generation_config,
-        )
-        replies = []
-        for row in output[:, longest:].tolist():
-            ends = (i for i, token in enumerate(row) if token in self.eos_token_ids)
-            replies.append(row[: next(ends, len(row) - 1) + 1])
-        return replies
+            return [reply.tokens for reply in replies], None
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         drawn: dict[str, Any] = super()._generate_and_score_completions(inputs)

@@ -26,6 +26,7 @@ from support.stub_hub import COMMIT, stub_hub
 from support.waiting import wait_until
 from tokenizers import Tokenizer
 
+from contract.calibration import LabelLogprobs
 from contract.example import Example
 from contract.labels import Label
 from contract.manifest import fingerprint, read_manifest, write_manifest
@@ -89,7 +90,7 @@ def test_a_verdict_has_all_that_the_api_promises(service: ServiceProcess) -> Non
 
 def test_info_says_whether_the_model_was_trained(service: ServiceProcess) -> None:
     info = service.http.get("/info").json()
-    assert info["model"]["trained"] is False
+    assert info["model"]["trained"] is True
     assert info["base_model"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert info["engine"] == {
         "name": "vllm", "version": "0.31.0", "device": "cpu", "dtype": "float32",
@@ -160,6 +161,8 @@ def test_the_probability_is_that_of_a_reference_implementation(service: ServiceP
     folder = embedded_folder()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    manifest = read_manifest(folder)
+    assert manifest is not None
     for body in hard_cases()[:6]:
         example = Example((body["knowledge"],), body["question"], body["response"])
         ids = tokenizer.apply_chat_template(
@@ -168,11 +171,11 @@ def test_the_probability_is_that_of_a_reference_implementation(service: ServiceP
         ids = [*ids, *tokenizer.encode(label_cue(None), add_special_tokens=False)]
         with torch.no_grad():
             logprobs = model(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
-        hallucination, correct = logprobs[25790].exp().item(), logprobs[2887].exp().item()
+        read = LabelLogprobs(logprobs[25790].item(), logprobs[2887].item())
         answer = ask(service, {**body, "justification": False})
-        expected = hallucination / (hallucination + correct)
+        expected = manifest.calibration.probability(read)
         assert answer["probability"] == pytest.approx(expected, abs=ROUNDING)
-        assert answer["label_mass"] == pytest.approx(hallucination + correct, abs=ROUNDING)
+        assert answer["label_mass"] == pytest.approx(read.mass, abs=ROUNDING)
         assert answer["usage"]["input_tokens"] == len(ids) - 2
 
 

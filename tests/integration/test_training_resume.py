@@ -74,7 +74,7 @@ def read_steps(path: Path) -> list[str]:
 def kill_after(process: subprocess.Popen[str], metrics: Path, num_steps: int) -> None:
     while len(read_steps(metrics)) < num_steps:
         if process.poll() is not None:
-            raise AssertionError(process.communicate()[1])
+            raise AssertionError(f"exit code {process.returncode}: {process.communicate()[1]}")
         time.sleep(0.01)
     process.kill()
     process.communicate()

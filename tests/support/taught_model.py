@@ -11,7 +11,7 @@ from support.tiny_model import END, write_tiny_model
 Prompt = tuple[int, ...]
 
 
-def write_taught_model(folder: Path, replies: Mapping[Prompt, str], num_steps: int = 150) -> Path:
+def write_taught_model(folder: Path, replies: Mapping[Prompt, str], num_steps: int = 80) -> Path:
     """Write a tiny model that gives these replies to these prompts; return the folder."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -129,7 +129,7 @@ def test_as_many_of_one_class_are_taught_as_of_the_other_in_each_set() -> None:
 def test_a_policy_that_writes_right_replies_is_taught_them(
     taught_base: Path, run: RunFolder
 ) -> None:
-    config = make_distil_config(taught_base)
+    config = make_distil_config(taught_base, num_samples=8)
     distilled = distil(config, run, *load(config, taught_base), RECORDS)
     assert distilled.records == tuple(RECORDS)
     kept = list(distilled.justifications.values())
@@ -146,7 +146,7 @@ def test_a_policy_that_writes_none_says_where_to_begin(random_base: Path, run: R
 def test_replies_are_drawn_for_whole_pairs_up_to_the_number_asked_for(
     taught_base: Path, run: RunFolder
 ) -> None:
-    config = make_distil_config(taught_base, num_records=2)
+    config = make_distil_config(taught_base, num_samples=8, num_records=2)
     distilled = distil(config, run, *load(config, taught_base), RECORDS)
     assert len(distilled.records) == 2
     assert len({record.pair_id for record in distilled.records}) == 1

@@ -238,41 +238,48 @@ def test_the_scale_of_a_class_acts_where_the_deviation_would_undo_it(
     assert advantages[4:6] == pytest.approx(hallucinations, abs=2e-4)
 
 
-def test_greedy_replies_are_those_of_plain_generation(build: Build) -> None:
-    trainer = build(rl={"temperature": 1e-4, "num_generations": 2, "max_completion_tokens": 24})
-    rows = list(trainer.train_dataset)[:6]
-    prompts, _, _ = trainer._tokenize_prompts([row["prompt"] for row in rows])
+def tokenize(trainer: Any, num_prompts: int) -> list[list[int]]:
+    rows = list(trainer.train_dataset)[:num_prompts]
+    prompts: list[list[int]] = trainer._tokenize_prompts([row["prompt"] for row in rows])[0]
     assert len({len(prompt) for prompt in prompts}) > 1
+    return prompts
+
+
+def test_greedy_replies_are_those_of_judging(build: Build) -> None:
+    trainer = build(rl={"temperature": 1e-4, "num_generations": 2, "max_completion_tokens": 24})
+    prompts = tokenize(trainer, 6)
+    twice = [prompt for prompt in prompts for _ in range(2)]
+    drawn, _ = trainer._generate_single_turn(twice, None, {}, 2)
     trainer.model.eval()
-    with torch.no_grad():
-        drawn = trainer._sample(trainer.model, prompts, 2)
     expected = [reply.tokens for reply in generate(trainer.model, trainer._codec, prompts, 24)]
     end = trainer._tokenizer.eos_token_id
     assert [reply[:-1] if reply[-1] == end else reply for reply in drawn[::2]] == expected
     assert drawn[::2] == drawn[1::2]
 
 
-def test_sampled_replies_are_drawn_from_the_distribution_of_plain_generation(
-    build: Build,
-) -> None:
-    """The same random numbers give the same replies, some of which end before the limit."""
+def test_the_same_random_numbers_give_the_replies_of_trl(build: Build) -> None:
+    trainer = build(rl={"num_generations": 4, "max_completion_tokens": 24})
+    prompts = [prompt for prompt in tokenize(trainer, 6) for _ in range(4)]
+    torch.manual_seed(1)
+    ours, _ = trainer._generate_single_turn(prompts, None, {}, 4)
+    assert trainer.model.training
+    torch.manual_seed(1)
+    theirs, _ = plainly(trainer, "_generate_single_turn", prompts, None, {}, 4)
+    assert ours == theirs
+    assert {len(reply) for reply in ours} == {24}
+
+
+def test_replies_end_where_trl_ends_them(build: Build) -> None:
     trainer = build(rl={"num_generations": 4, "max_completion_tokens": 24})
     # A random model says none of them often.
     ends = list(range(100, 120))
     trainer.eos_token_ids = trainer.generation_config.eos_token_id = ends
-    rows = list(trainer.train_dataset)[:6]
-    prompts, _, _ = trainer._tokenize_prompts([row["prompt"] for row in rows])
-    prompts = [prompt for prompt in prompts for _ in range(4)]
+    prompts = [prompt for prompt in tokenize(trainer, 6) for _ in range(4)]
     torch.manual_seed(1)
-    ours, _ = trainer._generate_single_turn(prompts, None, {}, 4)
-    torch.manual_seed(1)
-    theirs, _ = plainly(trainer, "_generate_single_turn", prompts, None, {}, 4)
-    assert ours == theirs
-    assert trainer.model.training
-    num_ended = sum(reply[-1] in ends for reply in ours)
-    assert 0 < num_ended < len(ours)
-    assert not any(set(reply[:-1]) & set(ends) for reply in ours)
-    assert all(len(reply) == 24 for reply in ours if reply[-1] not in ends)
+    replies, _ = trainer._generate_single_turn(prompts, None, {}, 4)
+    assert 0 < sum(reply[-1] in ends for reply in replies) < len(replies)
+    assert not any(set(reply[:-1]) & set(ends) for reply in replies)
+    assert all(len(reply) == 24 for reply in replies if reply[-1] not in ends)
 
 
 def test_a_reply_is_paid_for_its_verdict_only_if_it_ended(build: Build) -> None:

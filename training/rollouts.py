@@ -1,0 +1,141 @@
+"""Drawing several replies to each prompt, at the price of one prompt.
+
+A row of the batch is a prompt with all its replies: they share the prompt's keys and values, each
+step adds one token of every reply, and an attention mask lets a reply see the prompt and itself.
+Replies that have ended take no part any more. The distribution is that of the plain computation
+(``tests/unit/training/test_rollouts.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from training.tries import backbone
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A reply.
+
+    Attributes:
+        tokens: Its token ids, with the one that ends it unless it was cut off.
+        logprobs: Of each, under the distribution that it was drawn from.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+
+def draw(
+    model: PreTrainedModel,
+    prompts: Sequence[Sequence[int]],
+    num_replies: int,
+    max_tokens: int,
+    end_ids: Collection[int],
+    temperature: float = 1.0,
+) -> list[Drawn]:
+    """Sample replies; the random numbers are torch's own.
+
+    Args:
+        model: A causal language model, with or without an adapter; in evaluation mode.
+        prompts: Token ids, none of them empty.
+        num_replies: To each prompt.
+        max_tokens: Longest reply, at least 1.
+        end_ids: Tokens that end a reply.
+        temperature: Above 0.
+
+    Returns:
+        The replies to a prompt one after the other, [prompts x num_replies].
+    """
+    import torch
+    from transformers import DynamicCache
+
+    layers, head, cache = backbone(model), model.get_output_embeddings(), DynamicCache()
+    tokens, mask = _pad(prompts, model.device)
+    lengths = mask.sum(1, keepdim=True)
+    replies = [[Drawn() for _ in range(num_replies)] for _ in prompts]
+    # Which reply each slot of a row belongs to; None where a row has fewer left than another.
+    owners: list[list[Drawn | None]] = [list(row) for row in replies]
+    with torch.no_grad():
+        states = layers(
+            input_ids=tokens,
+            attention_mask=mask,
+            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
+            past_key_values=cache,
+            use_cache=True,
+        ).last_hidden_state[:, -1:]
+        states = states.expand(-1, num_replies, -1)
+        seen = mask.bool()[:, None].expand(-1, num_replies, -1)
+        for step in range(max_tokens):
+            logprobs = (head(states).float() / temperature).log_softmax(-1)
+            drawn = logprobs.exp().flatten(0, 1).multinomial(1).view(seen.shape[:2])
+            known = logprobs.gather(2, drawn[..., None])[..., 0]
+            _record(owners, drawn.tolist(), known.tolist())
+            slots = _keep_open(owners, end_ids)
+            if step == max_tokens - 1 or not any(slots):
+                break
+            chosen = torch.tensor(slots, device=drawn.device)
+            drawn = drawn.gather(1, chosen)
+            seen = seen.gather(1, chosen[..., None].expand(-1, -1, seen.shape[2]))
+            own = torch.eye(drawn.shape[1], dtype=torch.bool, device=drawn.device)
+            seen = torch.cat([seen, own.expand(len(prompts), -1, -1)], 2)
+            states = layers(
+                input_ids=drawn,
+                attention_mask=seen[:, None],
+                position_ids=(lengths + step).expand(-1, drawn.shape[1]),
+                past_key_values=cache,
+                use_cache=True,
+            ).last_hidden_state
+    return [reply for row in replies for reply in row]
+
+
+def _pad(
+    prompts: Sequence[Sequence[int]], device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return token ids and their mask, padded in front."""
+    import torch
+
+    longest = max(map(len, prompts))
+    tokens = torch.zeros(len(prompts), longest, dtype=torch.long)
+    mask = torch.zeros_like(tokens)
+    for i, prompt in enumerate(prompts):
+        tokens[i, longest - len(prompt) :] = torch.tensor(prompt)
+        mask[i, longest - len(prompt) :] = 1
+    return tokens.to(device), mask.to(device)
+
+
+def _record(
+    owners: Sequence[Sequence[Drawn | None]],
+    tokens: Sequence[Sequence[int]],
+    logprobs: Sequence[Sequence[float]],
+) -> None:
+    for row, row_tokens, row_logprobs in zip(owners, tokens, logprobs, strict=True):
+        for owner, token, logprob in zip(row, row_tokens, row_logprobs, strict=True):
+            if owner is not None:
+                owner.tokens.append(token)
+                owner.logprobs.append(logprob)
+
+
+def _keep_open(owners: list[list[Drawn | None]], end_ids: Collection[int]) -> list[list[int]]:
+    """Take replies that have ended out of their slots, and close ranks.
+
+    Returns:
+        For each row, which slots go on; a row with fewer than another goes on with its first one
+        in place of those that it lacks, which belong to nobody then.
+    """
+    slots = [
+        [i for i, each in enumerate(row) if each is not None and each.tokens[-1] not in end_ids]
+        for row in owners
+    ]
+    width = max(map(len, slots))
+    for number, open_slots in enumerate(slots):
+        num_lacking = width - len(open_slots)
+        owners[number] = [*(owners[number][i] for i in open_slots), *[None] * num_lacking]
+        open_slots += [0] * num_lacking
+    return slots
