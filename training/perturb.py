@@ -2,8 +2,8 @@
 
 Both claims of a couple come from one sentence and carry the same edits that keep it true; the
 false one has one more edit, small and where possible in the knowledge's own words. A claim with
-"not" is about as often true as false. So neither length nor the words in common with the knowledge tell
-one from the other.
+"not" is about as often true as false. So neither length nor the words in common with the knowledge
+tell one from the other.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ _NESTED = re.compile(r"(?i)\b(?:not|never|which|who|whose|that|but|where|when)\b
 _NOT_PLAIN = re.compile(r"\b(?:and|or|as)\b|[,:]")
 _MAX_DENIED_WORDS = 20
 # Share of the couples whose true claim denies a false one, of those that one clause allows.
-_DENIED_SHARE = 0.45
+_DENIED_SHARE = 0.4
 _JOINED_SHARE = 0.1
 _PRONOUN_SHARE = 0.25
 _ATTRIBUTED_SHARE = 0.3
 _EVENED_SHARE = 0.85
 # Kept of the couples whose true claim stands word for word in the text, of those whose false claim
-# has more words that the text lacks, and of those whose false claim alone has a "not". Without
-# this, looking up words would tell many apart.
+# has more words that the text lacks, and of those whose false or true claim alone has a "not".
+# Without this, looking up words would tell many apart.
 _VERBATIM_SHARE = 0.25
 _TOLD_SHARE = 0.15
-_NEGATED_SHARE = 0.6
+_NEGATED_SHARE = 0.35
+_ONLY_DENIED_SHARE = 0.55
 # Short knowledge gets company up to about this many words.
 _SHORT_WORDS = 60
 _BESIDE_SHARE = 0.7
@@ -171,8 +172,13 @@ def _state(source: str, material: Material, rng: Random) -> _Claims | None:
     is_told = _num_new(false, known) > _num_new(true, known)
     if is_told and rng.random() > _TOLD_SHARE:
         return None
-    is_negated = bool(_NEGATION.search(false)) and not _NEGATION.search(true)
-    return None if is_negated and rng.random() > _NEGATED_SHARE else _Claims(true, false)
+    if _NEGATION.search(false) and not _NEGATION.search(true):
+        share = _NEGATED_SHARE
+    elif _NEGATION.search(true) and not _NEGATION.search(false):
+        share = _ONLY_DENIED_SHARE
+    else:
+        share = 1.0
+    return None if rng.random() > share else _Claims(true, false)
 
 
 def _set_beside(window: str, texts: Sequence[str], rng: Random) -> tuple[str, ...]:

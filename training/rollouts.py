@@ -16,7 +16,7 @@ from training.tries import backbone
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
+    from transformers import DynamicCache, PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,19 @@ class Drawn:
 
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A token of each row.
+
+    Attributes:
+        tokens: Their ids, [rows].
+        logprobs: What they had, [rows].
+    """
+
+    tokens: torch.Tensor
+    logprobs: torch.Tensor
 
 
 def draw(
@@ -56,43 +69,67 @@ def draw(
     import torch
     from transformers import DynamicCache
 
-    layers, head, cache = backbone(model), model.get_output_embeddings(), DynamicCache()
+    head, cache = model.get_output_embeddings(), DynamicCache()
     tokens, mask = _pad(prompts, model.device)
     lengths = mask.sum(1, keepdim=True)
     replies = [[Drawn() for _ in range(num_replies)] for _ in prompts]
     # Which reply each slot of a row belongs to; None where a row has fewer left than another.
     owners: list[list[Drawn | None]] = [list(row) for row in replies]
     with torch.no_grad():
-        states = layers(
-            input_ids=tokens,
-            attention_mask=mask,
-            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
-            past_key_values=cache,
-            use_cache=True,
-        ).last_hidden_state[:, -1:]
+        states = _run(model, cache, tokens, mask, (mask.cumsum(1) - 1).clamp(min=0))[:, -1:]
         states = states.expand(-1, num_replies, -1)
         seen = mask.bool()[:, None].expand(-1, num_replies, -1)
         for step in range(max_tokens):
-            logprobs = (head(states).float() / temperature).log_softmax(-1)
-            drawn = logprobs.exp().flatten(0, 1).multinomial(1).view(seen.shape[:2])
-            known = logprobs.gather(2, drawn[..., None])[..., 0]
-            _record(owners, drawn.tolist(), known.tolist())
+            # Flat: three dimensions would have the head's weights copied for each row.
+            logits = head(states.flatten(0, 1)).float() / temperature
+            chosen = choose(logits.log_softmax(-1))
+            drawn = chosen.tokens.view(seen.shape[:2])
+            _record(owners, drawn.tolist(), chosen.logprobs.view(seen.shape[:2]).tolist())
             slots = _keep_open(owners, end_ids)
             if step == max_tokens - 1 or not any(slots):
                 break
-            chosen = torch.tensor(slots, device=drawn.device)
-            drawn = drawn.gather(1, chosen)
-            seen = seen.gather(1, chosen[..., None].expand(-1, -1, seen.shape[2]))
+            going_on = torch.tensor(slots, device=drawn.device)
+            drawn = drawn.gather(1, going_on)
+            seen = seen.gather(1, going_on[..., None].expand(-1, -1, seen.shape[2]))
             own = torch.eye(drawn.shape[1], dtype=torch.bool, device=drawn.device)
             seen = torch.cat([seen, own.expand(len(prompts), -1, -1)], 2)
-            states = layers(
-                input_ids=drawn,
-                attention_mask=seen[:, None],
-                position_ids=(lengths + step).expand(-1, drawn.shape[1]),
-                past_key_values=cache,
-                use_cache=True,
-            ).last_hidden_state
+            places = (lengths + step).expand(-1, drawn.shape[1])
+            states = _run(model, cache, drawn, seen[:, None], places)
     return [reply for row in replies for reply in row]
+
+
+def _run(
+    model: PreTrainedModel,
+    cache: DynamicCache,
+    tokens: torch.Tensor,
+    mask: torch.Tensor,
+    positions: torch.Tensor,
+) -> torch.Tensor:
+    """Return the last hidden states, and put the tokens' keys and values into the cache."""
+    output = backbone(model)(
+        input_ids=tokens,
+        attention_mask=mask,
+        position_ids=positions,
+        past_key_values=cache,
+        use_cache=True,
+    )
+    states: torch.Tensor = output.last_hidden_state
+    return states
+
+
+def choose(logprobs: torch.Tensor) -> Chosen:
+    """Draw a token from each row of log-probabilities, [rows, vocabulary].
+
+    One random number a row, looked up in the sums of the probabilities: ``torch.multinomial`` draws
+    one for every token of the vocabulary, which on a CPU takes as long as some layers of a model.
+    """
+    import torch
+
+    sums = logprobs.exp().cumsum(1, dtype=torch.float64)
+    # Below the last sum, which rounding leaves near 1; a token of no probability is never met.
+    places = torch.rand_like(sums[:, :1]) * sums[:, -1:]
+    drawn = torch.searchsorted(sums, places, right=True).clamp(max=sums.shape[1] - 1)
+    return Chosen(drawn[:, 0], logprobs.gather(1, drawn)[:, 0])
 
 
 def _pad(

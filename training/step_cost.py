@@ -4,10 +4,10 @@
     python -m training.step_cost --model embedded --records runs/embedded/data/train.jsonl \
         --adapter runs/embedded/warmstart/adapter
 
-Both get the same prompts, the same groups, the same longest reply, the same adapter and the same
-random numbers, and take turns in one process. Rewards are made up, so that exactly as many groups
-are flat as asked for; to the plain trainer that makes no difference. The plain one is
-``GRPOTrainer`` as it comes, but for gradient checkpointing, which is off in both.
+Both get the same prompts, the same size of group, the same longest reply and the same adapter, and
+take turns in one process. Rewards are made up, so that exactly as many groups are flat as asked
+for; to the plain trainer that makes no difference. The plain one is ``GRPOTrainer`` as it comes,
+but for gradient checkpointing, which is off in both.
 """
 
 from __future__ import annotations

@@ -30,6 +30,10 @@ from training.rollouts import draw
 from training.tries import Target, fold, predict
 
 
+REFERENCE = "ref"
+"""With a divergence term TRL keeps a copy of the start as an adapter of this name."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenScores:
     """What the policy says of the tokens of replies, each [replies, tokens].
@@ -147,6 +151,14 @@ class VerdictTrainer(GRPOTrainer):  # type: ignore[misc]  # its types are not fo
             drawn = self._generate_and_score_completions(generation_batch)
             self._buffered_inputs = split_tensor_dict(drawn, num_parts)
         return self._buffered_inputs[self._step % num_parts]
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if REFERENCE in self.model.peft_config:
+            # transformers 5.17 loads what has a folder of its own there, which is the reference,
+            # and passes over the policy beside it.
+            policy = self.model.active_adapters[0]
+            self.model.load_adapter(resume_from_checkpoint, policy, is_trainable=True)
 
     def _generate_single_turn(
         self, prompt_ids: list[list[int]], images: Any, fields: Any, num_generations: int, *_: Any

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any
 
 import pytest
 import torch
 from support.tiny_model import write_tiny_model
 
-from training.rollouts import Drawn, draw
+from training.rollouts import Drawn, choose, draw
 
 PROMPTS = [[5, 6, 7, 8, 9], [11], [20 + i for i in range(40)], [5, 6, 7]]
 # A random model says none of them often.
@@ -45,24 +47,34 @@ def test_a_reply_is_drawn_from_what_the_model_says_after_its_own_prompt(
         assert reply.logprobs == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_same_random_numbers_give_the_replies_of_plain_generation(model: Any) -> None:
-    longest = max(map(len, PROMPTS))
-    padded = [[0] * (longest - len(prompt)) + prompt for prompt in PROMPTS for _ in range(3)]
-    mask = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in PROMPTS for _ in "abc"]
-    torch.manual_seed(7)
-    expected = model.generate(
-        input_ids=torch.tensor(padded),
-        attention_mask=torch.tensor(mask),
-        do_sample=True,
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
-        repetition_penalty=1.0,
-        eos_token_id=None,
-        max_new_tokens=12,
-    )[:, longest:].tolist()
-    torch.manual_seed(7)
-    assert [reply.tokens for reply in draw(model, PROMPTS, 3, 12, ())] == expected
+@pytest.mark.parametrize("temperature", [1.0, 0.25])
+def test_tokens_come_as_often_as_they_are_likely(model: Any, temperature: float) -> None:
+    num_replies = 20_000
+    torch.manual_seed(3)
+    replies = draw(model, PROMPTS[:2], num_replies, 1, (), temperature)
+    for prompt, first in zip(PROMPTS[:2], (0, num_replies), strict=True):
+        counts = Counter(reply.tokens[0] for reply in replies[first : first + num_replies])
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt])).logits[0, -1]
+        probabilities = (logits / temperature).softmax(-1)
+        for token, probability in enumerate(probabilities.tolist()):
+            # Five standard deviations, which of 2000 tokens one passes every thousandth time.
+            error = 5 * math.sqrt(num_replies * probability) + 1
+            assert abs(counts[token] - num_replies * probability) < error
+        assert len(counts) > 20
+
+
+def test_a_token_without_probability_is_never_drawn() -> None:
+    logprobs = torch.full((5000, 5), -math.inf)
+    logprobs[:, 1] = math.log(0.25)
+    logprobs[:, 3] = math.log(0.75)
+    torch.manual_seed(1)
+    chosen = choose(logprobs)
+    counts = Counter(chosen.tokens.tolist())
+    assert counts.keys() == {1, 3}
+    assert counts[1] == pytest.approx(1250, abs=5 * math.sqrt(5000 * 0.25 * 0.75))
+    expected = [logprobs[0, token].item() for token in chosen.tokens]
+    assert chosen.logprobs.tolist() == expected
 
 
 def test_a_cold_policy_says_the_same_every_time(model: Any) -> None:

@@ -257,18 +257,6 @@ def test_greedy_replies_are_those_of_judging(build: Build) -> None:
     assert drawn[::2] == drawn[1::2]
 
 
-def test_the_same_random_numbers_give_the_replies_of_trl(build: Build) -> None:
-    trainer = build(rl={"num_generations": 4, "max_completion_tokens": 24})
-    prompts = [prompt for prompt in tokenize(trainer, 6) for _ in range(4)]
-    torch.manual_seed(1)
-    ours, _ = trainer._generate_single_turn(prompts, None, {}, 4)
-    assert trainer.model.training
-    torch.manual_seed(1)
-    theirs, _ = plainly(trainer, "_generate_single_turn", prompts, None, {}, 4)
-    assert ours == theirs
-    assert {len(reply) for reply in ours} == {24}
-
-
 def test_replies_end_where_trl_ends_them(build: Build) -> None:
     trainer = build(rl={"num_generations": 4, "max_completion_tokens": 24})
     # A random model says none of them often.
@@ -277,6 +265,7 @@ def test_replies_end_where_trl_ends_them(build: Build) -> None:
     prompts = [prompt for prompt in tokenize(trainer, 6) for _ in range(4)]
     torch.manual_seed(1)
     replies, _ = trainer._generate_single_turn(prompts, None, {}, 4)
+    assert trainer.model.training
     assert 0 < sum(reply[-1] in ends for reply in replies) < len(replies)
     assert not any(set(reply[:-1]) & set(ends) for reply in replies)
     assert all(len(reply) == 24 for reply in replies if reply[-1] not in ends)
@@ -359,3 +348,33 @@ def test_replies_serve_as_many_updates_as_asked_for(build: Build) -> None:
     trainer._generate_single_turn = count
     train(trainer)
     assert drawn == [0, 2]
+
+
+def adapter(trainer: Any, name: str) -> dict[str, torch.Tensor]:
+    """Return the weights of an adapter, by the places where they act."""
+    return {
+        place.replace(f".{name}.", "."): parameter.detach().clone()
+        for place, parameter in trainer.model.named_parameters()
+        if f".{name}." in place
+    }
+
+
+def test_a_resumed_run_stays_near_the_policy_that_it_began_with(
+    build: Build, tmp_path: Path
+) -> None:
+    """Not near that of the checkpoint, which has gone some way already."""
+    rl = {"beta": 0.1, "max_steps": 2, "save_steps": 1}
+    whole = build(rl=rl)
+    start = adapter(whole, "default")
+    train(whole)
+    again = build(rl=rl)
+    again.train(resume_from_checkpoint=str(tmp_path / "stage" / "checkpoint-1"))
+    for place, weights in start.items():
+        assert torch.equal(adapter(again, "ref")[place], weights)
+        torch.testing.assert_close(
+            adapter(again, "default")[place], adapter(whole, "default")[place], msg=place
+        )
+    assert any(not torch.equal(adapter(again, "default")[p], start[p]) for p in start)
+    rows = read_metrics(tmp_path / "stage" / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2]
+    assert (rows[1]["kl"] or 0) > 0
