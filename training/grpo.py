@@ -24,6 +24,8 @@ from training.validation import pick_rows, validate_while_training
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trl import GRPOConfig
+
     from training.runs import RunFolder
     from training.verdict_trainer import VerdictTrainer
 
@@ -47,47 +49,41 @@ def train(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
         StoppedRunError: The run learned nothing any more.
         TrainingError: Data or model cannot be had.
     """
-    if config.rl.algorithm == "none":
+    rl = config.rl
+    if rl.algorithm == "none":
         logger.info("rl.algorithm is none: nothing to do")
         return
     folder = base_folder(config.model)
     codec = Codec(load_tokenizer(folder))
     start = None if config.warmstart.kind == "none" else run.stage(WARMSTART).adapter
     model = load_policy(config.model, folder, adapter=start, seed=config.seed)
-    stage = run.stage(config.rl.algorithm)
+    stage = run.stage(rl.algorithm)
     checkpoint = stage.begin(config, resume)
     chosen = stage.path / PROMPTS_NAME
-    if checkpoint is None:
+    if checkpoint is None or not chosen.exists():
         # Kept, since odds that were computed again might be others in their last digit.
-        records = read_records(run.data("train"))
-        write_records(chosen, _choose_prompts(config, codec, model, records))
+        write_records(chosen, _choose_prompts(config, run, codec, model))
     prompts = read_records(chosen)
-    rows = pick_rows(read_records(run.data("validation")), config.rl.eval_rows, config.seed)
-    with Monitor(stage.path, config.rl.stops) as monitor:
+    rows = pick_rows(read_records(run.data("validation")), rl.eval_rows, config.seed)
+    with Monitor(stage.path, rl.stops) as monitor:
         try:
             trainer = make_trainer(config, stage.path, codec, model, prompts, monitor)
             watch(trainer, monitor)
             validate_while_training(
-                trainer,
-                monitor,
-                codec,
-                rows,
-                config.rl.eval_steps,
-                config.rl.max_completion_tokens,
+                trainer, monitor, codec, rows, rl.eval_steps, rl.max_completion_tokens
             )
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         finally:
             if monitor.stopped is not None:
                 stage.mark_stopped(monitor.stopped)
-    # With a divergence term TRL keeps a copy of the start under this name.
-    if "ref" in model.peft_config:
-        model.delete_adapter("ref")
+    from training.verdict_trainer import REFERENCE
+
+    if REFERENCE in model.peft_config:
+        model.delete_adapter(REFERENCE)
     stage.finish(config, model)
 
 
-def _choose_prompts(
-    config: RunConfig, codec: Codec, model: Any, records: list[Record]
-) -> list[Record]:
+def _choose_prompts(config: RunConfig, run: RunFolder, codec: Codec, model: Any) -> list[Record]:
     """Return the prompts of all steps, in order.
 
     Raises:
@@ -102,6 +98,7 @@ def _choose_prompts(
     limit = min(
         config.model.max_prompt_tokens, rl.max_prompt_tokens or config.model.max_prompt_tokens
     )
+    records = read_records(run.data("train"))
     candidates = [r for r in records if len(codec.prompt(r.example)) <= limit]
     if not candidates:
         raise DataError(f"no prompt has {limit} tokens or fewer: raise rl.max_prompt_tokens")
@@ -151,14 +148,29 @@ def make_trainer(
     Raises:
         ConfigError: The options do not go together, or a package to report to is missing.
     """
-    import torch
     from datasets import Dataset
-    from trl import GRPOConfig
 
     from training.verdict_trainer import VerdictTrainer
 
+    rest: dict[str, Any] = {
+        "model": model,
+        "args": _arguments(config, folder),
+        "train_dataset": Dataset.from_list([to_row(record) for record in prompts]),
+        "processing_class": codec.tokenizer,
+    }
+    if config.rl.algorithm == "ppo":
+        from training.ppo_trainer import PpoTrainer
+
+        return PpoTrainer(codec, monitor, config.rewards, ppo=config.rl, **rest)
+    return VerdictTrainer(codec, monitor, config.rewards, **rest)
+
+
+def _arguments(config: RunConfig, folder: Path) -> GRPOConfig:
+    import torch
+    from trl import GRPOConfig
+
     rl = config.rl
-    arguments = GRPOConfig(
+    return GRPOConfig(
         output_dir=str(folder),
         max_steps=rl.max_steps,
         per_device_train_batch_size=rl.prompts_per_forward * rl.num_generations,
@@ -182,14 +194,3 @@ def make_trainer(
         report_to=reporting_integrations(config.report_to),
         **trainer_options(rl),
     )
-    rest: dict[str, Any] = {
-        "model": model,
-        "args": arguments,
-        "train_dataset": Dataset.from_list([to_row(record) for record in prompts]),
-        "processing_class": codec.tokenizer,
-    }
-    if rl.algorithm == "ppo":
-        from training.ppo_trainer import PpoTrainer
-
-        return PpoTrainer(codec, monitor, config.rewards, ppo=rl, **rest)
-    return VerdictTrainer(codec, monitor, config.rewards, **rest)

@@ -29,7 +29,6 @@ from training.rewards import class_scale, score
 from training.rollouts import draw
 from training.tries import Target, fold, predict
 
-
 REFERENCE = "ref"
 """With a divergence term TRL keeps a copy of the start as an adapter of this name."""
 

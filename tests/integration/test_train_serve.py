@@ -34,6 +34,8 @@ pytestmark = pytest.mark.engine
 TESTS = Path(__file__).parents[1]
 NUM_EXAMPLES = 50
 MIN_CLASS_AGREEMENT = 0.96
+# Of like length, so that little of a batch is padding.
+_BATCH_SIZE = 16
 # The engine sums in another order, in float32: about 1e-5 of a log-probability.
 ROUNDING = 1e-3
 # Where two tokens are as likely, rounding decides, and the rest of the reply is another.
@@ -126,7 +128,7 @@ def both(weights: Weights, codec: Codec, tmp_path_factory: pytest.TempPathFactor
     with service_process(tmp_path_factory.mktemp("train-serve")) as service:
         # The engine loads meanwhile.
         model = AutoModelForCausalLM.from_pretrained(weights.folder, dtype=torch.float32)
-        judgements = judge(model, codec, records, OUTPUT_BUDGET_TOKENS, NUM_EXAMPLES)
+        judgements = judge(model, codec, records, OUTPUT_BUDGET_TOKENS, _BATCH_SIZE)
         del model
         service.wait_ready()
         with ThreadPoolExecutor(32) as pool:
