@@ -86,7 +86,8 @@ def justify(example: Example, answer: str | None = None, is_answered: bool = Tru
 
 
 def _quote(text: str) -> str:
-    return f'"{_MARK.sub("", text).rstrip(". ")}"'
+    # On one line: what begins another could be taken for a verdict.
+    return f'"{_MARK.sub("", text.replace(chr(10), " ")).rstrip(". ")}"'
 
 
 def gold_answers(records: Sequence[Record]) -> dict[PairKey, str]:

@@ -178,49 +178,54 @@ def generate(
     import torch
     from transformers import LogitsProcessorList
 
-    end = codec.tokenizer.eos_token_id
-    longest = max(map(len, prompts))
-    tokens = torch.full((len(prompts), longest), int(codec.tokenizer.pad_token_id or 0))
-    mask = torch.zeros_like(tokens)
-    for i, prompt in enumerate(prompts):
-        tokens[i, longest - len(prompt) :] = torch.tensor(prompt)
-        mask[i, longest - len(prompt) :] = 1
-    tokens, mask = tokens.to(model.device), mask.to(model.device)
-    how: dict[str, object] = {"do_sample": False}
+    pad = int(codec.tokenizer.pad_token_id or 0)
+    tokens, mask = (each.to(model.device) for each in _pad_left(prompts, pad))
+    how: dict[str, object] = {"do_sample": temperature is not None}
     if temperature is not None:
-        how = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}
+        how |= {"temperature": temperature, "top_p": 1.0, "top_k": 0}
     odds: list[torch.Tensor] = []
 
+    # All logits of all steps would be gigabytes.
     def read_odds(_: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-        # All logits of all steps would be gigabytes.
         odds.append(label_log_odds(logits.float(), codec))
         return logits
 
     with torch.inference_mode(), _autocast(model):
         if num_replies > 1:
             how["past_key_values"] = _compute_once(model, tokens, mask, num_replies)
-            tokens = tokens.repeat_interleave(num_replies, 0)
-            mask = mask.repeat_interleave(num_replies, 0)
+            tokens, mask = (each.repeat_interleave(num_replies, 0) for each in (tokens, mask))
         output = model.generate(
             input_ids=tokens,
             attention_mask=mask,
             max_new_tokens=max_new_tokens,
-            eos_token_id=end,
-            pad_token_id=codec.tokenizer.pad_token_id,
+            eos_token_id=codec.tokenizer.eos_token_id,
+            pad_token_id=pad,
             repetition_penalty=1.0,
             logits_processor=LogitsProcessorList([read_odds]),
             **how,
         )
-    labels = set(codec.label_token_ids.values())
-    replies = []
-    values = torch.stack(odds, 1).tolist()
-    for row, own_odds in zip(output[:, longest:].tolist(), values, strict=True):
-        own = row[: row.index(end)] if end in row else row
-        place = max((i for i, token in enumerate(own) if token in labels), default=None)
-        replies.append(
-            Reply(own, None if place is None else own_odds[place], is_truncated=end not in row)
-        )
-    return replies
+    rows, values = output[:, tokens.shape[1] :].tolist(), torch.stack(odds, 1).tolist()
+    return [_to_reply(codec, *each) for each in zip(rows, values, strict=True)]
+
+
+def _pad_left(prompts: Sequence[Sequence[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return tokens and attention mask, both [prompts, longest]."""
+    import torch
+
+    longest = max(map(len, prompts))
+    tokens = torch.full((len(prompts), longest), pad)
+    mask = torch.zeros_like(tokens)
+    for i, prompt in enumerate(prompts):
+        tokens[i, longest - len(prompt) :] = torch.tensor(prompt)
+        mask[i, longest - len(prompt) :] = 1
+    return tokens, mask
+
+
+def _to_reply(codec: Codec, row: list[int], odds: list[float]) -> Reply:
+    end, labels = codec.tokenizer.eos_token_id, set(codec.label_token_ids.values())
+    own = row[: row.index(end)] if end in row else row
+    place = max((i for i, token in enumerate(own) if token in labels), default=None)
+    return Reply(own, None if place is None else odds[place], is_truncated=end not in row)
 
 
 def _compute_once(

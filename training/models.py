@@ -112,30 +112,16 @@ def load_policy(
         ModelError: The weights or the adapter cannot be loaded.
     """
     import torch
-    from peft import LoraConfig, PeftModel, get_peft_model
+    from peft import LoraConfig, get_peft_model
     from safetensors import SafetensorError
 
-    faults = (OSError, ValueError, RuntimeError, SafetensorError)
-    # Without this file peft would look for the adapter on the Hub.
-    if adapter is not None and not (adapter / "adapter_config.json").is_file():
-        raise ModelError(
-            f"{adapter} holds no adapter: give the folder with adapter_config.json that a finished "
-            "stage has left"
-        )
     torch.manual_seed(seed)
     try:
         model = _load_base(config, folder)
-    except faults as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"the weights in {folder} cannot be loaded: {error}") from error
     if adapter is not None:
-        try:
-            policy: PeftModel = PeftModel.from_pretrained(model, adapter, is_trainable=True)
-        except faults as error:
-            raise ModelError(
-                f"the adapter in {adapter} cannot be loaded: {error}. It belongs to another model, "
-                "or its files are cut off"
-            ) from error
-        return policy
+        return _load_adapter(model, adapter)
     lora = LoraConfig(
         r=config.rank,
         lora_alpha=config.alpha,
@@ -145,6 +131,26 @@ def load_policy(
         task_type="CAUSAL_LM",
     )
     return get_peft_model(model, lora)
+
+
+def _load_adapter(model: PreTrainedModel, adapter: Path) -> PeftModel:
+    from peft import PeftModel
+    from safetensors import SafetensorError
+
+    # Without this file peft would look for the adapter on the Hub.
+    if not (adapter / "adapter_config.json").is_file():
+        raise ModelError(
+            f"{adapter} holds no adapter: give the folder with adapter_config.json that a finished "
+            "stage has left"
+        )
+    try:
+        policy: PeftModel = PeftModel.from_pretrained(model, adapter, is_trainable=True)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ModelError(
+            f"the adapter in {adapter} cannot be loaded: {error}. It belongs to another model, or "
+            "its files are cut off"
+        ) from error
+    return policy
 
 
 def _load_base(config: ModelConfig, folder: Path) -> PreTrainedModel:

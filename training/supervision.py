@@ -152,12 +152,9 @@ def group_records(
         DataError: Nothing is left to teach.
     """
     rng = random.Random(seed)  # noqa: S311 - no secret hangs on it
-    pairs: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        pairs.setdefault((record.set_name, record.pair_id), []).append(record)
     groups: list[Group] = []
     num_long = 0
-    for (set_name, _), pair in pairs.items():
+    for pair in _pairs(records):
         rng.shuffle(pair)
         lessons = []
         for record in pair:
@@ -169,21 +166,26 @@ def group_records(
             taught = teach(record, codec, config, justifications(record) if is_justified else ())
             if taught:
                 lessons.append(_Lesson(num_prompt_tokens, taught))
-        groups += _cut(set_name, lessons)
+        groups += _cut(pair[0].set_name, lessons)
     if num_long:
         logger.warning(
-            "%d of %d records have prompts over %d tokens and are left out "
-            "(model.max_prompt_tokens)",
+            "%d of %d records are left out: prompts over %d tokens (model.max_prompt_tokens)",
             num_long,
             len(records),
             model.max_prompt_tokens,
         )
     if not groups:
         raise DataError(
-            "there is nothing to teach: give warmstart.short_path_weight, or label_weight and "
-            "justified_share, more than 0, or raise model.max_prompt_tokens"
+            "there is nothing to teach: raise the weights in [warmstart] or model.max_prompt_tokens"
         )
     return groups
+
+
+def _pairs(records: Sequence[Record]) -> list[list[Record]]:
+    pairs: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        pairs.setdefault((record.set_name, record.pair_id), []).append(record)
+    return list(pairs.values())
 
 
 def _cut(set_name: str, lessons: Sequence[_Lesson]) -> list[Group]:

@@ -34,8 +34,6 @@ pytestmark = pytest.mark.engine
 TESTS = Path(__file__).parents[1]
 NUM_EXAMPLES = 50
 MIN_CLASS_AGREEMENT = 0.96
-# Of like length, so that little of a batch is padding.
-_BATCH_SIZE = 16
 # The engine sums in another order, in float32: about 1e-5 of a log-probability.
 ROUNDING = 1e-3
 # Where two tokens are as likely, rounding decides, and the rest of the reply is another.
@@ -128,7 +126,7 @@ def both(weights: Weights, codec: Codec, tmp_path_factory: pytest.TempPathFactor
     with service_process(tmp_path_factory.mktemp("train-serve")) as service:
         # The engine loads meanwhile.
         model = AutoModelForCausalLM.from_pretrained(weights.folder, dtype=torch.float32)
-        judgements = judge(model, codec, records, OUTPUT_BUDGET_TOKENS, _BATCH_SIZE)
+        judgements = judge(model, codec, records, OUTPUT_BUDGET_TOKENS, NUM_EXAMPLES)
         del model
         service.wait_ready()
         with ThreadPoolExecutor(32) as pool:

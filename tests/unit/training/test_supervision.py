@@ -147,7 +147,7 @@ def test_a_prompt_over_the_budget_is_left_out_and_counted(
     budget = len(codec.prompt(RIGHT.example))
     groups = make_groups(codec, [RIGHT, long], max_prompt_tokens=max(192, budget))
     assert sum(group.num_records for group in groups) == 1
-    assert "1 of 2 records have prompts over" in caplog.text
+    assert "1 of 2 records are left out: prompts over" in caplog.text
     assert "model.max_prompt_tokens" in caplog.text
 
 
