@@ -13,7 +13,7 @@ from evaluation.slices import Slice, SliceKind
 if TYPE_CHECKING:
     from evaluation.report import Evaluation
 
-_COLUMNS = {
+METRIC_TITLES = {
     "precision": "precision",
     "recall": "recall",
     "f1": "F1",
@@ -24,6 +24,7 @@ _COLUMNS = {
     "brier": "Brier",
     "auroc": "AUROC",
 }
+"""Metric -> how a table calls it, in the order of the columns."""
 _NONE = "-"
 
 
@@ -70,10 +71,10 @@ def _result_lines(evaluation: Evaluation) -> Iterator[str]:
         "rule's threshold was fitted on the scored rows, for want of others, which favours it."
     )
     yield ""
-    yield f"| slice | rows | detector or rule | {' | '.join(_COLUMNS.values())} |"
-    yield f"|---|---:|---|{'---:|' * len(_COLUMNS)}"
+    yield f"| slice | rows | detector or rule | {' | '.join(METRIC_TITLES.values())} |"
+    yield f"|---|---:|---|{'---:|' * len(METRIC_TITLES)}"
     for part in evaluation.slices:
-        values = [_show(part.metrics[name]) for name in _COLUMNS]
+        values = [_show(part.metrics[name]) for name in METRIC_TITLES]
         yield f"| **{_cell(part.name)}** | {part.num_rows} | **detector** | {' | '.join(values)} |"
         for score in part.shortcuts:
             yield _shortcut_line(part, score)
@@ -95,7 +96,7 @@ def _shortcut_line(part: Slice, score: ShortcutScore) -> str:
         rule += f" {sign} {score.threshold:.3g}"
     star = r" \*" if part.is_shortcut_fit_here and score.threshold is not None else ""
     figures = {"f1": score.f1, "balanced_accuracy": score.balanced_accuracy}
-    values = [f"{figures[name]:.3f}" if name in figures else "" for name in _COLUMNS]
+    values = [f"{figures[name]:.3f}" if name in figures else "" for name in METRIC_TITLES]
     return f"| | | *{rule}*{star} | {' | '.join(values)} |"
 
 

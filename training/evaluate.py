@@ -91,15 +91,18 @@ def evaluate_stage(config: RunConfig, run: RunFolder, what: str | None = None) -
         calibration = _calibrate(run, judged, validation, ask(validation, False))
     elif judged.url is not None:
         calibration = Calibration(served)
+    # The same for both paths: neither depends on what was said.
+    matched, parts = find_length_matched([*test, *fit_rows]), find_parts(test)
+    provenance = _provenance(config, judged, what, calibration)
     results = []
     for name, is_short in ((judged.name, False), (f"{judged.name}-short-path", True)):
         predictions = _predict(test, ask(test, is_short), calibration)
         report = evaluate(
             predictions,
             fit_rows,
-            find_length_matched([*test, *fit_rows]),
-            _provenance(config, judged, what, calibration),
-            parts=find_parts(test),
+            matched,
+            provenance,
+            parts=parts,
             bootstrap_samples=config.evaluation.bootstrap_samples,
             seed=config.seed,
         )

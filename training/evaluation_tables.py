@@ -6,23 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from evaluation.markdown import METRIC_TITLES
 from evaluation.slices import LENGTH_MATCHED, OVERALL
 from training.page import Table, TableRow
 
 MAX_ROWS = 500
 """Of a table of plain values; more would bury the page."""
 
-_METRICS = {
-    "precision": "precision",
-    "recall": "recall",
-    "f1": "F1",
-    "balanced_accuracy": "balanced accuracy",
-    "predicted_hallucination_share": "flagged",
-    "unreadable_rate": "unreadable",
-    "ece": "ECE",
-    "brier": "Brier",
-    "auroc": "AUROC",
-}
 _RULE_METRICS = ("f1", "balanced_accuracy")
 _CHECKS = ("quoted", "verbatim", "agreeing", "neutral", "contradicting")
 _NONE = "-"
@@ -92,15 +82,16 @@ def _plain(value: Any) -> str:
 def _slice_table(name: str, content: Any) -> Table:
     rows = []
     for part in content["slices"]:
-        figures = [_estimate(part["metrics"].get(metric)) for metric in _METRICS]
+        figures = [_estimate(part["metrics"].get(metric)) for metric in METRIC_TITLES]
         rows.append(TableRow((part["name"], "detector", str(part["num_rows"]), *figures)))
         for score in part["shortcuts"]:
             shown = [
-                f"{score[metric]:.3f}" if metric in _RULE_METRICS else "" for metric in _METRICS
+                f"{score[metric]:.3f}" if metric in _RULE_METRICS else ""
+                for metric in METRIC_TITLES
             ]
             cells = (part["name"], f"rule: {score['name']}", str(score["num_rows"]), *shown)
             rows.append(TableRow(cells, is_baseline=True))
-    columns = ("slice", "who", "rows", *_METRICS.values())
+    columns = ("slice", "who", "rows", *METRIC_TITLES.values())
     return Table(f"{name}: the detector beside rules that read nothing", columns, tuple(rows))
 
 

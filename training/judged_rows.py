@@ -9,9 +9,9 @@ from contract.labels import Label
 from training.config import RunConfig
 from training.errors import DataError
 from training.records import Record
+from training.treatment import ORIGINAL_TREATMENTS
 
 RAW, TREATED, PERTURBED = "raw", "treated", "perturbed"
-_RAW_TREATMENTS = {"raw", "kept", "punctuated", "length-matched"}
 
 
 def choose_rows(config: RunConfig, records: Sequence[Record]) -> list[Record]:
@@ -39,7 +39,7 @@ def choose_rows(config: RunConfig, records: Sequence[Record]) -> list[Record]:
 
 def part_of(record: Record) -> str:
     """Return whether a row is as it was found, made from a pair's responses, or made by rule."""
-    if record.treatment in _RAW_TREATMENTS:
+    if record.treatment in ORIGINAL_TREATMENTS:
         return RAW
     return PERTURBED if record.treatment == PERTURBED else TREATED
 

@@ -14,7 +14,7 @@ from contract.errors import UnreadableReplyError
 from contract.labels import Label
 from contract.reply import Verdict, parse, split_justification
 from training.models import Codec, label_log_odds
-from training.tries import Target, backbone, fold, target_logits
+from training.tries import Target, backbone, fold, pad_left, target_logits
 
 if TYPE_CHECKING:
     import torch
@@ -179,7 +179,7 @@ def generate(
     from transformers import LogitsProcessorList
 
     pad = int(codec.tokenizer.pad_token_id or 0)
-    tokens, mask = (each.to(model.device) for each in _pad_left(prompts, pad))
+    tokens, mask = (each.to(model.device) for each in pad_left(prompts, pad))
     how: dict[str, object] = {"do_sample": temperature is not None}
     if temperature is not None:
         how |= {"temperature": temperature, "top_p": 1.0, "top_k": 0}
@@ -206,19 +206,6 @@ def generate(
         )
     rows, values = output[:, tokens.shape[1] :].tolist(), torch.stack(odds, 1).tolist()
     return [_to_reply(codec, *each) for each in zip(rows, values, strict=True)]
-
-
-def _pad_left(prompts: Sequence[Sequence[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return tokens and attention mask, both [prompts, longest]."""
-    import torch
-
-    longest = max(map(len, prompts))
-    tokens = torch.full((len(prompts), longest), pad)
-    mask = torch.zeros_like(tokens)
-    for i, prompt in enumerate(prompts):
-        tokens[i, longest - len(prompt) :] = torch.tensor(prompt)
-        mask[i, longest - len(prompt) :] = 1
-    return tokens, mask
 
 
 def _to_reply(codec: Codec, row: list[int], odds: list[float]) -> Reply:

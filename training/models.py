@@ -20,6 +20,7 @@ from contract.labels import Label
 from contract.prompt import CHAT_TEMPLATE_KWARGS, render
 from contract.reply import REPLY_MARK, label_cue
 from training.errors import ModelError
+from training.evidence import write_reply
 
 if TYPE_CHECKING:
     import torch
@@ -223,7 +224,7 @@ class Codec:
         """
         before = self.cue(justification)
         place = len(before)
-        tokens = self._encode(f"{label_cue(justification)} {label}")
+        tokens = self._encode(write_reply(justification, label))
         if tokens[: place + 1] != [*before, self.label_token_ids[label]]:
             raise ModelError("the label's first token depends on the justification")
         return ReplyTokens([*tokens, int(self.tokenizer.eos_token_id or 0)], place)

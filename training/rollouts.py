@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from training.tries import backbone
+from training.tries import backbone, pad_left
 
 if TYPE_CHECKING:
     import torch
@@ -70,7 +70,7 @@ def draw(
     from transformers import DynamicCache
 
     head, cache = model.get_output_embeddings(), DynamicCache()
-    tokens, mask = _pad(prompts, model.device)
+    tokens, mask = (each.to(model.device) for each in pad_left(prompts))
     lengths = mask.sum(1, keepdim=True)
     replies = [[Drawn() for _ in range(num_replies)] for _ in prompts]
     # Which reply each slot of a row belongs to; None where a row has fewer left than another.
@@ -130,21 +130,6 @@ def choose(logprobs: torch.Tensor) -> Chosen:
     places = torch.rand_like(sums[:, :1]) * sums[:, -1:]
     drawn = torch.searchsorted(sums, places, right=True).clamp(max=sums.shape[1] - 1)
     return Chosen(drawn[:, 0], logprobs.gather(1, drawn)[:, 0])
-
-
-def _pad(
-    prompts: Sequence[Sequence[int]], device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return token ids and their mask, padded in front."""
-    import torch
-
-    longest = max(map(len, prompts))
-    tokens = torch.zeros(len(prompts), longest, dtype=torch.long)
-    mask = torch.zeros_like(tokens)
-    for i, prompt in enumerate(prompts):
-        tokens[i, longest - len(prompt) :] = torch.tensor(prompt)
-        mask[i, longest - len(prompt) :] = 1
-    return tokens.to(device), mask.to(device)
 
 
 def _record(

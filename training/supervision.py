@@ -16,6 +16,7 @@ from training.config import ModelConfig, WarmstartConfig
 from training.errors import DataError
 from training.models import Codec
 from training.records import Record
+from training.treatment import group_pairs
 from training.tries import Folded, Target, fold
 
 logger = logging.getLogger(__name__)
@@ -154,7 +155,7 @@ def group_records(
     rng = random.Random(seed)  # noqa: S311 - no secret hangs on it
     groups: list[Group] = []
     num_long = 0
-    for pair in _pairs(records):
+    for pair in group_pairs(records).values():
         rng.shuffle(pair)
         lessons = []
         for record in pair:
@@ -179,13 +180,6 @@ def group_records(
             "there is nothing to teach: raise the weights in [warmstart] or model.max_prompt_tokens"
         )
     return groups
-
-
-def _pairs(records: Sequence[Record]) -> list[list[Record]]:
-    pairs: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        pairs.setdefault((record.set_name, record.pair_id), []).append(record)
-    return list(pairs.values())
 
 
 def _cut(set_name: str, lessons: Sequence[_Lesson]) -> list[Group]:

@@ -245,3 +245,21 @@ def backbone(model: PreTrainedModel) -> PreTrainedModel:
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     layers: PreTrainedModel = inner.model
     return layers
+
+
+def pad_left(prompts: Sequence[Sequence[int]], pad: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return token ids, padded in front, and their mask, both [prompts, longest].
+
+    Args:
+        prompts: Token ids, none of them empty.
+        pad: What stands where the mask is 0.
+    """
+    import torch
+
+    longest = max(map(len, prompts))
+    tokens = torch.full((len(prompts), longest), pad)
+    mask = torch.zeros_like(tokens)
+    for i, prompt in enumerate(prompts):
+        tokens[i, longest - len(prompt) :] = torch.tensor(prompt)
+        mask[i, longest - len(prompt) :] = 1
+    return tokens, mask
