@@ -1,7 +1,6 @@
 """The configuration of one training run: what a TOML file under ``training/configs/`` may say.
 
-A file is sparse: it names what differs from the defaults here. ``training.provenance`` writes the
-resolved whole into the run folder. ``training.config_file`` reads the file.
+A file is sparse; ``training.config_file`` reads it, ``training.provenance`` writes the whole.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 _REPO = r"^[\w-][\w.-]*/[\w-][\w.-]*$"
-_PATH_SIGNS = ("/", "./", "../")
 Repo = Annotated[str, StringConstraints(pattern=_REPO)]
 # A branch or a tag moves: only a commit says which weights or rows a run had.
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
@@ -68,7 +66,7 @@ class ModelConfig(_Section):
     @property
     def is_on_hub(self) -> bool:
         """Whether ``name`` is ``org/repo``."""
-        return self.name not in BUILT_IN_MODELS and not self.name.startswith(_PATH_SIGNS)
+        return self.name not in BUILT_IN_MODELS and not self.name.startswith(("/", "./", "../"))
 
     @model_validator(mode="after")
     def _check_revision(self) -> ModelConfig:
@@ -110,6 +108,8 @@ class SetConfig(_Section):
     """`qa`, `summarization`, `dialogue` or `general`, or your own word."""
     max_pairs: int | None = Field(default=None, ge=1)
     """Pairs to use, chosen by the seed; all where unset."""
+    rows_per_pair: int | None = Field(default=None, ge=2)
+    """Most rows of a pair that a warm start teaches, chosen by the seed, both classes alike."""
     repeat: Positive = 1.0
     """How often the training part is seen in an epoch."""
 
@@ -162,8 +162,7 @@ class DataConfig(_Section):
         held_out = self.validation_fraction + self.test_fraction
         if held_out >= 1:
             raise ValueError(
-                f"validation_fraction and test_fraction hold out {held_out:g} of the pairs, "
-                "nothing is left to train on: lower one"
+                f"validation_fraction + test_fraction hold out {held_out:g} of the pairs: lower one"
             )
         names = [each.name for each in self.sets]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -175,11 +174,10 @@ class DataConfig(_Section):
 class WarmstartConfig(_Section):
     """Supervised training in the full format of a reply, before any reward."""
 
-    kind: Literal["templated", "self-distilled", "none"] = "templated"
-    """Justifications by template, the model's own right answers, or no warm start."""
+    kind: Literal["templated", "self-distilled", "relabelled", "none"] = "templated"
+    """Justifications by template, own right replies, the gold class after own ones, or nothing."""
     adapter: Path | None = None
-    """Adapter of a finished warm start, to draw replies from and to go on from (self-distilled);
-    the base model where unset."""
+    """Of a finished warm start, to draw replies from and to go on from; the base where unset."""
     epochs: Positive = 1.0
     """Passes over the training data."""
     max_steps: int | None = Field(default=None, ge=1)
@@ -198,19 +196,23 @@ class WarmstartConfig(_Section):
     """Share of the examples whose whole reply is taught; the rest teach the short path alone."""
     justification_weight: float = Field(default=0.3, ge=0)
     """Weight of the justification's tokens."""
+    is_class_balanced: bool = False
+    """Weigh the labels, so that each set's originals and made rows teach both classes alike."""
     max_grad_norm: Positive = 1.0
     """Longer gradients are scaled down to it."""
     save_steps: int = Field(default=50, ge=1)
     """Steps between checkpoints."""
     num_samples: int = Field(default=8, ge=1)
-    """Replies drawn for each prompt (self-distilled)."""
+    """Replies drawn for each prompt (self-distilled, relabelled)."""
     num_records: int | None = Field(default=None, ge=1)
-    """Examples that replies are drawn for, of all sets alike; all where unset (self-distilled)."""
+    """Examples that replies are drawn for, of all sets alike; all where unset (as above)."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> WarmstartConfig:
-        if self.adapter is not None and self.kind != "self-distilled":
-            raise ValueError('adapter belongs to kind = "self-distilled": take it out')
+        if self.adapter is not None and self.kind == "none":
+            raise ValueError('kind = "none" trains no adapter to go on from: take adapter out')
+        if self.adapter is None and self.kind == "relabelled":
+            raise ValueError("relabelled: set adapter to that of a finished templated warm start")
         return self
 
 

@@ -1,7 +1,7 @@
-"""What a policy answers: the odds at the label, and its greedy or sampled replies.
+"""What a policy answers: the odds at the label, and its greedy replies.
 
 Plain transformers, for training and its checks; serving has its own engine, and
-``tests/integration/test_train_serve.py`` compares the two.
+``tests/integration/test_train_serve.py`` compares the two. ``training/rollouts.py`` samples.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contract.errors import UnreadableReplyError
 from contract.labels import Label
 from contract.reply import Verdict, parse, split_justification
 from training.models import Codec, label_log_odds
-from training.tries import Target, backbone, fold, pad_left, target_logits
+from training.tries import Target, fold, pad_left, target_logits
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +68,7 @@ def label_odds(
     ]
     order = sorted(range(len(records)), key=lambda i: len(sequences[i]))
     result = [0.0] * len(records)
-    with torch.inference_mode(), _autocast(model):
+    with torch.inference_mode(), autocast(model):
         for start in range(0, len(order), batch_size):
             part = order[start : start + batch_size]
             # One token more, whose prediction is what we want; which one does not matter.
@@ -143,11 +143,11 @@ def judge_shortly(
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply as it was drawn.
+    """A greedy reply.
 
     Attributes:
         tokens: Its token ids, without the end of the turn.
-        label_log_odds: log P(hallucination) - log P(correct) where its last label token was drawn;
+        label_log_odds: log P(hallucination) - log P(correct) where its last label token stands;
             None where there is none.
         is_truncated: It was cut off at the longest allowed length.
     """
@@ -158,31 +158,21 @@ class Reply:
 
 
 def generate(
-    model: PreTrainedModel,
-    codec: Codec,
-    prompts: Sequence[Sequence[int]],
-    max_new_tokens: int,
-    temperature: float | None = None,
-    num_replies: int = 1,
+    model: PreTrainedModel, codec: Codec, prompts: Sequence[Sequence[int]], max_new_tokens: int
 ) -> list[Reply]:
-    """Return ``num_replies`` replies to each prompt, those of a prompt one after the other.
+    """Return the greedy reply to each prompt.
 
     Args:
         model: The policy.
         codec: Of the model.
         prompts: Token ids.
         max_new_tokens: Longest reply.
-        temperature: To sample at; None for greedy replies.
-        num_replies: To each prompt, which is computed once for all of them.
     """
     import torch
     from transformers import LogitsProcessorList
 
     pad = int(codec.tokenizer.pad_token_id or 0)
     tokens, mask = (each.to(model.device) for each in pad_left(prompts, pad))
-    how: dict[str, object] = {"do_sample": temperature is not None}
-    if temperature is not None:
-        how |= {"temperature": temperature, "top_p": 1.0, "top_k": 0}
     odds: list[torch.Tensor] = []
 
     # All logits of all steps would be gigabytes.
@@ -190,19 +180,16 @@ def generate(
         odds.append(label_log_odds(logits.float(), codec))
         return logits
 
-    with torch.inference_mode(), _autocast(model):
-        if num_replies > 1:
-            how["past_key_values"] = _compute_once(model, tokens, mask, num_replies)
-            tokens, mask = (each.repeat_interleave(num_replies, 0) for each in (tokens, mask))
+    with torch.inference_mode(), autocast(model):
         output = model.generate(
             input_ids=tokens,
             attention_mask=mask,
             max_new_tokens=max_new_tokens,
+            do_sample=False,
             eos_token_id=codec.tokenizer.eos_token_id,
             pad_token_id=pad,
             repetition_penalty=1.0,
             logits_processor=LogitsProcessorList([read_odds]),
-            **how,
         )
     rows, values = output[:, tokens.shape[1] :].tolist(), torch.stack(odds, 1).tolist()
     return [_to_reply(codec, *each) for each in zip(rows, values, strict=True)]
@@ -215,25 +202,8 @@ def _to_reply(codec: Codec, row: list[int], odds: list[float]) -> Reply:
     return Reply(own, None if place is None else odds[place], is_truncated=end not in row)
 
 
-def _compute_once(
-    model: PreTrainedModel, tokens: torch.Tensor, mask: torch.Tensor, num_replies: int
-) -> object:
-    """Return keys and values of all but the last token of each prompt, ``num_replies`` times."""
-    from transformers import DynamicCache
-
-    cache = DynamicCache()
-    backbone(model)(
-        input_ids=tokens[:, :-1],
-        attention_mask=mask[:, :-1],
-        position_ids=(mask[:, :-1].cumsum(1) - 1).clamp(min=0),
-        past_key_values=cache,
-        use_cache=True,
-    )
-    cache.batch_repeat_interleave(num_replies)
-    return cache
-
-
-def _autocast(model: PreTrainedModel) -> torch.autocast:
+def autocast(model: PreTrainedModel) -> torch.autocast:
+    """Return the context that a policy computes in: the adapter of a half base is float32."""
     import torch
 
     is_half = model.dtype == torch.bfloat16

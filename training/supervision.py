@@ -9,26 +9,55 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from contract.labels import Label
 from training.config import ModelConfig, WarmstartConfig
 from training.errors import DataError
-from training.models import Codec
+from training.models import Codec, ReplyTokens
 from training.records import Record
-from training.treatment import group_pairs
+from training.treatment import ORIGINAL_TREATMENTS, group_pairs
 from training.tries import Folded, Target, fold
 
 logger = logging.getLogger(__name__)
 
-Justifications = Callable[[Record], Sequence[str]]
-"""What to teach as a record's justification: none, one, or several that share its weight."""
+Side = tuple[str, bool, Label]
+"""Set, whether a row is an original, class."""
+
+MAX_CLASS_WEIGHT = 2.0
 
 MAX_GROUP_TOKENS = 1536
 """A text with many responses is cut into several groups: attention grows with the square."""
 
 _BUCKET = 256
 """Groups that are sorted by length together, so that batches hold rows of like length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Justification:
+    """What a reply says before the gold class.
+
+    Attributes:
+        text: Without a verdict.
+        label_share: Share of the record's ``label_weight`` that the label after it has, in [0, 1];
+            those of a record sum to 1.
+        is_taught: Its own tokens are taught too, and those of the reply's form.
+    """
+
+    text: str
+    label_share: float = 1.0
+    is_taught: bool = True
+
+
+Justifications = Callable[[Record], Sequence[Justification]]
+"""What replies to a record say first; none where the short path alone is taught."""
+
+
+def share_equally(texts: Sequence[str]) -> tuple[Justification, ...]:
+    """Return justifications that are all taught, and whose labels weigh the same."""
+    return tuple(Justification(text, 1 / len(texts)) for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +68,13 @@ class Taught:
         tokens: Prompt and reply.
         label_place: Place of the label's first token.
         weights: Place -> weight of its cross-entropy.
+        is_short: It is a short path.
     """
 
     tokens: list[int]
     label_place: int
     weights: dict[int, float] = field(default_factory=dict)
+    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,37 +129,53 @@ class Batch:
 
 
 def teach(
-    record: Record, codec: Codec, config: WarmstartConfig, justifications: Sequence[str]
+    record: Record,
+    codec: Codec,
+    config: WarmstartConfig,
+    justifications: Sequence[Justification],
+    class_weight: float = 1.0,
 ) -> list[Taught]:
     """Return the sequences of one record.
 
     The label's first token has its own weight in either path; the tokens of a justification and of
-    the reply's form share ``justification_weight`` equally. Several replies share both weights.
+    the reply's form share ``justification_weight`` equally. Several replies share both weights: the
+    label's as they say, the justification's equally among those that are taught.
 
     Args:
         record: What is judged.
         codec: Of the model.
         config: Holds the weights; a label's weight of 0 leaves its path out.
-        justifications: What to teach as such, a reply for each; none for the short path alone.
+        justifications: A reply for each; none for the short path alone.
+        class_weight: Scales the labels' weights.
     """
     prompt = codec.prompt(record.example)
+    label_weight = class_weight * config.label_weight
     taught = []
     if config.short_path_weight > 0:
-        reply = codec.reply(None, record.label)
-        place = len(prompt) + reply.label_place
-        # The short path is only ever asked for the label: nothing else of it is taught.
-        tokens = [*prompt, *reply.tokens[: reply.label_place + 1]]
-        taught.append(Taught(tokens, place, {place: config.short_path_weight}))
-    if config.label_weight > 0:
-        for text in justifications:
-            reply = codec.reply(text, record.label)
+        weight = class_weight * config.short_path_weight
+        taught.append(_teach_label(prompt, codec.reply(None, record.label), weight, is_short=True))
+    if label_weight > 0:
+        num_taught = sum(each.is_taught for each in justifications)
+        for each in justifications:
+            reply = codec.reply(each.text, record.label)
+            label = _teach_label(prompt, reply, label_weight * each.label_share)
+            if not each.is_taught:
+                taught.append(label)
+                continue
             rest = [i for i in range(len(reply.tokens)) if i != reply.label_place]
-            weight = config.justification_weight / len(justifications) / len(rest)
-            weights = {len(prompt) + i: weight for i in rest}
-            place = len(prompt) + reply.label_place
-            weights[place] = config.label_weight / len(justifications)
-            taught.append(Taught([*prompt, *reply.tokens], place, weights))
+            weight = config.justification_weight / num_taught / len(rest)
+            weights = {len(prompt) + i: weight for i in rest} | label.weights
+            taught.append(Taught([*prompt, *reply.tokens], label.label_place, weights))
     return taught
+
+
+def _teach_label(
+    prompt: Sequence[int], reply: ReplyTokens, weight: float, is_short: bool = False
+) -> Taught:
+    """Return a reply up to the label's first token, which alone is taught."""
+    place = len(prompt) + reply.label_place
+    tokens = [*prompt, *reply.tokens[: reply.label_place + 1]]
+    return Taught(tokens, place, {place: weight}, is_short)
 
 
 def group_records(
@@ -147,12 +194,13 @@ def group_records(
         model: Holds the budget of a prompt.
         config: Holds weights and the share of justified replies.
         seed: Decides which records teach a justification, and how large groups are cut.
-        justifications: What to teach for a record.
+        justifications: What replies to a record say first.
 
     Raises:
         DataError: Nothing is left to teach.
     """
     rng = random.Random(seed)  # noqa: S311 - no secret hangs on it
+    class_weights = weigh_classes(records) if config.is_class_balanced else {}
     groups: list[Group] = []
     num_long = 0
     for pair in group_pairs(records).values():
@@ -164,7 +212,9 @@ def group_records(
             if num_prompt_tokens > model.max_prompt_tokens:
                 num_long += 1
                 continue
-            taught = teach(record, codec, config, justifications(record) if is_justified else ())
+            said = justifications(record) if is_justified else ()
+            class_weight = class_weights.get(_side(record), 1.0)
+            taught = teach(record, codec, config, said, class_weight)
             if taught:
                 lessons.append(_Lesson(num_prompt_tokens, taught))
         groups += _cut(pair[0].set_name, lessons)
@@ -180,6 +230,27 @@ def group_records(
             "there is nothing to teach: raise the weights in [warmstart] or model.max_prompt_tokens"
         )
     return groups
+
+
+def weigh_classes(records: Sequence[Record]) -> dict[Side, float]:
+    """Return the weight of each class in the originals and in the made rows of each set.
+
+    Half over the share of the class, at most ``MAX_CLASS_WEIGHT``: each set says both classes
+    alike, so that the kind of a text tells nothing about the class. A short right answer counts as
+    an original, since the treatment takes it over from there.
+    """
+    counts = Counter(map(_side, records))
+    weights = {}
+    for side, count in counts.items():
+        set_name, is_original, _ = side
+        whole = sum(counts[set_name, is_original, label] for label in Label)
+        weights[side] = min(MAX_CLASS_WEIGHT, whole / 2 / count)
+    return weights
+
+
+def _side(record: Record) -> Side:
+    is_original = record.treatment in ORIGINAL_TREATMENTS or record.treatment == "short-right"
+    return record.set_name, is_original, record.label
 
 
 def _cut(set_name: str, lessons: Sequence[_Lesson]) -> list[Group]:
@@ -241,6 +312,5 @@ def make_batch(groups: Sequence[Group]) -> Batch:
                 batch.token_ids.append(taught.tokens[place])
                 batch.weights.append(weight)
                 batch.is_label.append(place == taught.label_place)
-                # Of a short path the label alone is taught.
-                batch.is_short.append(len(taught.weights) == 1)
+                batch.is_short.append(taught.is_short)
     return batch

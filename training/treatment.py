@@ -8,8 +8,9 @@ pairs, except for wrong answers that only another question could give.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,36 @@ def group_pairs(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]
     for record in records:
         pairs.setdefault((record.set_name, record.pair_id), []).append(record)
     return pairs
+
+
+def limit_pairs(
+    records: Sequence[Record], limits: Mapping[str, int | None], seed: int
+) -> list[Record]:
+    """Return at most a set's limit of each of its pairs' rows, drawn from its classes in turn.
+
+    Args:
+        records: Rows, in the order that is kept.
+        limits: Set -> most rows of a pair; None for all.
+        seed: Of the draw, as for the treatment.
+    """
+    kept: list[Record] = []
+    for (set_name, pair_id), rows in group_pairs(records).items():
+        limit = limits[set_name]
+        if limit is None or len(rows) <= limit:
+            kept += rows
+            continue
+        rng = Random(f"{seed}/{set_name}/{pair_id}/limit")  # noqa: S311 - no secret hangs on it
+        drawn = rng.sample(rows, len(rows))
+        pair = _Pair(tuple(drawn), rng)
+        in_turn = [
+            row
+            for couple in zip_longest(*(pair.of(label) for label in Label))
+            for row in couple
+            if row is not None
+        ]
+        chosen = {row.id for row in in_turn[:limit]}
+        kept += [row for row in rows if row.id in chosen]
+    return kept
 
 
 def is_short_answer(row: Record) -> bool:

@@ -4,31 +4,37 @@ Reinforcement needs a policy that is sometimes right in a form that can be read.
 that is taught shows evidence and no verdict (``training/evidence.py``); the class is decided at the
 label, in both ways that the service asks for it.
 
-The other kind teaches a policy its own right replies (``training/distillation.py``).
+The other kinds teach what a policy says itself: its own right replies
+(``training/distillation.py``), or the gold class after its own justifications
+(``training/relabelling.py``).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.config import RunConfig
-from training.distillation import check_adapter, distil
+from training.distillation import distil
+from training.errors import ConfigError, ModelError
 from training.evidence import gold_answers, justify_record
-from training.inputs import WARMSTART
+from training.inputs import WARMSTART, stage_inputs
 from training.models import Codec, base_folder, load_policy, load_tokenizer
 from training.monitor import Monitor
 from training.records import Record, read_records
-from training.supervision import Group, group_records, plan_batches
+from training.relabelling import relabel
+from training.runs import DONE
+from training.supervision import Group, Justification, group_records, plan_batches
 from training.trainer_watch import reporting_integrations, watch
+from training.treatment import limit_pairs
 from training.validation import pick_rows, validate_while_training
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from peft import PeftModel
     from transformers import TrainingArguments
 
@@ -92,18 +98,54 @@ def warmstart(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
     _train(config, run, codec, model, groups, steps, resume)
 
 
+def check_adapter(config: RunConfig, model: PeftModel) -> None:
+    """Refuse an adapter to go on from that is not what the configuration says.
+
+    Raises:
+        ConfigError: Its rank or scale is another.
+        ModelError: It was trained under another contract.
+    """
+    own = model.peft_config["default"]
+    if (own.r, own.lora_alpha) != (config.model.rank, config.model.alpha):
+        raise ConfigError(
+            f"warmstart.adapter has rank {own.r} and alpha {own.lora_alpha}: set model.rank and "
+            "model.alpha to these"
+        )
+    adapter = config.warmstart.adapter or Path()
+    try:
+        mark = json.loads((adapter.parent / DONE).read_text(encoding="utf-8"))
+        contract = mark["inputs"]["contract"]
+    except (OSError, ValueError, KeyError, TypeError):
+        logger.warning("%s: nothing says under which contract it was trained", adapter)
+        return
+    ours = stage_inputs(config, WARMSTART, Path())["contract"]
+    if contract != ours:
+        raise ModelError(
+            f"{adapter} was trained under another contract ({contract}, this code has {ours}): "
+            "train the warm start again"
+        )
+
+
 def _make_groups(
     config: RunConfig, run: RunFolder, codec: Codec, model: PeftModel, records: Sequence[Record]
 ) -> list[Group]:
+    # Of all rows: the right answer of a pair may not be among those that are taught.
+    answers = gold_answers(records)
+    limits = {each.name: each.rows_per_pair for each in config.data.sets}
+    records = limit_pairs(records, limits, config.seed)
+    said: Mapping[Record, tuple[Justification, ...]] | None = None
     if config.warmstart.kind == "self-distilled":
-        distilled = distil(config, run, codec, model, records)
-        records, justifications = distilled.records, distilled.justifications.__getitem__
-    else:
-        answers = gold_answers(records)
+        said = distil(config, run, codec, model, records)
+    elif config.warmstart.kind == "relabelled":
+        said = relabel(config, run, codec, model, records, answers)
 
-        def justifications(record: Record) -> tuple[str, ...]:
-            return (justify_record(record, answers),)
+    def justifications(record: Record) -> tuple[Justification, ...]:
+        if said is not None:
+            return said[record]
+        return (Justification(justify_record(record, answers)),)
 
+    if said is not None:
+        records = list(said)
     return group_records(
         records, codec, config.model, config.warmstart, config.seed, justifications
     )

@@ -14,6 +14,7 @@ from training.config import (
     RlConfig,
     RunConfig,
     SetConfig,
+    WarmstartConfig,
 )
 from training.config_file import load_config
 from training.errors import ConfigError
@@ -215,3 +216,20 @@ def test_something_is_left_to_train_on():
 def test_only_sets_that_are_there_are_evaluated():
     with pytest.raises(ValidationError, match=r"evaluation\.sets names b, which is not in"):
         RunConfig(name="r", data={"sets": [make_set("a")]}, evaluation={"sets": ["b"]})
+
+
+def test_no_warm_start_goes_on_from_no_adapter():
+    with pytest.raises(ValidationError, match=r'kind = "none" trains no adapter to go on from'):
+        WarmstartConfig(kind="none", adapter=Path("runs/a/warmstart/adapter"))
+
+
+def test_relabelling_needs_an_adapter_that_writes_replies():
+    with pytest.raises(ValidationError, match="set adapter to that of a finished templated warm"):
+        WarmstartConfig(kind="relabelled")
+    adapter = Path("runs/a/warmstart/adapter")
+    assert WarmstartConfig(kind="relabelled", adapter=adapter).adapter == adapter
+
+
+def test_one_row_of_a_pair_would_teach_one_class():
+    with pytest.raises(ValidationError, match="rows_per_pair"):
+        SetConfig(name="a", kind="folder", file="a.jsonl", rows_per_pair=1)

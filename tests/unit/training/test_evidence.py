@@ -204,11 +204,11 @@ def test_the_justification_is_the_same_whatever_the_label(response: str) -> None
         assert wording(text) is None
 
 
-def test_an_abstention_is_right_where_the_knowledge_lacks_the_answer() -> None:
-    row = make_record("a-0", response="I do not know.", treatment="abstention")
-    assert justify_record(row, {KEY: "Ada Berg"}) == NO_ANSWER
-    wrong = replace(row, label=Label.HALLUCINATION)
-    assert justify_record(wrong, {KEY: "Ada"}) == 'By the knowledge, the answer is "Ada".'
+@pytest.mark.parametrize("label", Label)
+def test_where_the_answer_was_cut_out_of_the_knowledge_none_is_taught(label: Label) -> None:
+    row = make_record("a-0", response="I do not know.", label=label, treatment="abstention")
+    assert justify_record(row, {KEY: "Dan Rue"}) == NO_ANSWER
+    assert justify_record(row, {KEY: "Ada Berg."}) == 'By the knowledge, the answer is "Ada Berg".'
 
 
 def test_the_short_path_is_the_verdict_line_alone() -> None:

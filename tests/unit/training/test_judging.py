@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,36 +157,6 @@ def test_greedy_replies_are_the_likeliest_tokens_one_by_one(policy: tuple[Any, C
             assert best == expected
             tokens.append(best)
         assert reply.is_truncated is (len(reply.tokens) == 6)
-
-
-def test_several_replies_to_a_prompt_stand_together(taught: tuple[Any, Codec]) -> None:
-    model, codec = taught
-    prompts = [codec.prompt(record.example) for record in RECORDS]
-    once = generate(model, codec, prompts, 40)
-    twice = generate(model, codec, prompts, 40, num_replies=2)
-    assert [reply.tokens for reply in twice[::2]] == [reply.tokens for reply in once]
-    assert [reply.tokens for reply in twice[1::2]] == [reply.tokens for reply in once]
-    for reply, expected in zip(twice[::2], once, strict=True):
-        assert reply.is_truncated is expected.is_truncated
-        assert reply.label_log_odds == pytest.approx(expected.label_log_odds, abs=1e-3)
-
-
-def draw(policy: tuple[Any, Codec], seed: int, temperature: float | None) -> Sequence[list[int]]:
-    model, codec = policy
-    torch.manual_seed(seed)
-    prompt = codec.prompt(RECORDS[0].example)
-    return [r.tokens for r in generate(model, codec, [prompt], 8, temperature, num_replies=6)]
-
-
-def test_the_seed_decides_what_is_drawn_and_a_greedy_reply_needs_none(
-    policy: tuple[Any, Codec],
-) -> None:
-    assert len({tuple(tokens) for tokens in draw(policy, 1, 1.0)}) > 1
-    assert draw(policy, 1, 1.0) == draw(policy, 1, 1.0)
-    assert draw(policy, 1, 1.0) != draw(policy, 2, 1.0)
-    assert draw(policy, 1, None) == draw(policy, 2, None)
-    # Next to nothing is left of the others at a low temperature.
-    assert draw(policy, 1, 1e-4) == draw(policy, 1, None)
 
 
 def test_a_reply_without_a_label_has_no_odds(taught: tuple[Any, Codec]) -> None:

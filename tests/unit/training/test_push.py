@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 from support.hub_uploads import FIRST_COMMIT
+from support.made_baseline import make_baseline
 from support.made_run import MadeExport, make_config, make_export, write_json
 from support.stub_hub import COMMIT, Fault, StubHub, empty_hub, safetensors_bytes, tiny_weights
 
@@ -21,9 +22,10 @@ from service.settings import Settings
 from service.weights import resolve_weights
 from training.config import RunConfig
 from training.errors import ExportError, PushError
+from training.exported import read_record
 from training.model_card import SECTIONS, card
 from training.push import push
-from training.release_checks import find_faults
+from training.release_checks import find_faults, find_warnings
 from training.results import Results
 
 # huggingface_hub 1.33 hands a file to httpx under a name that httpx has deprecated.
@@ -95,7 +97,9 @@ def test_the_service_takes_what_was_pushed(hub: StubHub, made: MadeExport, tmp_p
     assert (weights.folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
 
 
-def test_a_dry_run_says_what_would_go_where_and_asks_nobody(hub: StubHub, made: MadeExport) -> None:
+def test_a_dry_run_says_what_would_go_where_and_asks_nobody(
+    hub: StubHub, made: MadeExport, caplog: pytest.LogCaptureFixture
+) -> None:
     commit, text = push_made(made, dry_run=True, tag="v2")
     assert commit is None
     assert hub.requests == []
@@ -106,6 +110,7 @@ def test_a_dry_run_says_what_would_go_where_and_asks_nobody(hub: StubHub, made: 
     assert f"        200083 {sha256} model.safetensors" in lines
     assert len(lines) == 1 + 10 + 1
     assert lines[-1] == "All checks passed; nothing was sent."
+    assert "the export has no baseline.json, so nobody can compare" in caplog.text
     assert not (made.run.path / "push").exists()
 
 
@@ -437,8 +442,6 @@ def test_a_record_that_leads_out_of_its_folder_is_refused(made: MadeExport) -> N
 
 
 def card_of(made: MadeExport, config: RunConfig | None = None, **changes: Any) -> str:
-    from training.exported import read_record
-
     manifest = read_manifest(made.folder)
     assert manifest is not None
     results = Results.of(json.loads((made.folder / "evaluation.json").read_text()))
@@ -509,3 +512,13 @@ def test_a_sound_export_has_no_fault(made: MadeExport) -> None:
     from training.exported import read_record
 
     assert find_faults(made.config, made.run, read_record(made.folder)) == []
+
+
+def test_a_missing_baseline_is_a_warning_and_no_fault(made: MadeExport) -> None:
+    [warning] = find_warnings(read_record(made.folder))
+    assert "run `python -m evaluation baseline` with --out evaluation/baseline.json" in warning
+    make_baseline().write(made.folder / "baseline.json")
+    made.record()
+    record = read_record(made.folder)
+    assert find_warnings(record) == []
+    assert find_faults(made.config, made.run, record) == []

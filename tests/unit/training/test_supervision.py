@@ -24,11 +24,14 @@ from training.records import Record
 from training.supervision import (
     MAX_GROUP_TOKENS,
     Group,
+    Justification,
     Taught,
     group_records,
     make_batch,
     plan_batches,
+    share_equally,
     teach,
+    weigh_classes,
 )
 from training.tries import Target
 
@@ -43,8 +46,11 @@ def codec() -> Codec:
     return Codec(make_tokenizer())
 
 
-def say_so(record: Record) -> tuple[str, ...]:
-    return ("It says so.",)
+SAYS_SO = Justification("It says so.")
+
+
+def say_so(record: Record) -> tuple[Justification, ...]:
+    return (SAYS_SO,)
 
 
 def make_groups(
@@ -68,7 +74,7 @@ def test_the_short_path_teaches_the_label_alone_right_after_the_prompt(codec: Co
 
 
 def test_a_whole_reply_teaches_every_token_of_its_own_and_none_of_the_prompt(codec: Codec) -> None:
-    short, whole = teach(RIGHT, codec, WEIGHTS, ("It says so.",))
+    short, whole = teach(RIGHT, codec, WEIGHTS, (SAYS_SO,))
     prompt = codec.prompt(RIGHT.example)
     assert whole.tokens[: len(prompt)] == prompt
     assert codec.decode(whole.tokens[len(prompt) :]) == "It says so.\nClass: correct"
@@ -83,12 +89,83 @@ def test_a_whole_reply_teaches_every_token_of_its_own_and_none_of_the_prompt(cod
 
 
 def test_several_replies_share_the_weight_of_one(codec: Codec) -> None:
-    short, one, other = teach(RIGHT, codec, WEIGHTS, ("It says so.", "Ada Berg built it."))
+    short, one, other = teach(
+        RIGHT, codec, WEIGHTS, share_equally(["It says so.", "Ada Berg built it."])
+    )
     assert one.weights[one.label_place] == other.weights[other.label_place] == 0.5
     # 0.5 for each label and 0.25 / 2 for the rest of each.
     assert sum(one.weights.values()) == pytest.approx(0.625)
     assert sum(other.weights.values()) == pytest.approx(0.625)
     assert sum(short.weights.values()) == 0.5
+
+
+def test_after_an_own_justification_the_label_alone_is_taught(codec: Codec) -> None:
+    said = (Justification("It says so.", 0.25), Justification("Moe did.", 0.75, is_taught=False))
+    short, gold, own = teach(RIGHT, codec, WEIGHTS, said)
+    # 0.25 for the label, and the justification's 0.25 undivided.
+    assert gold.weights[gold.label_place] == 0.25
+    assert sum(gold.weights.values()) == pytest.approx(0.5)
+    assert own.tokens == [
+        *codec.prompt(RIGHT.example),
+        *codec.cue("Moe did."),
+        codec.label_token_ids[Label.CORRECT],
+    ]
+    assert own.weights == {own.label_place: 0.75}
+    assert own.label_place == len(own.tokens) - 1
+    assert [each.is_short for each in (short, gold, own)] == [True, False, False]
+
+
+def test_the_weight_of_a_class_scales_labels_and_no_justification(codec: Codec) -> None:
+    short, whole = teach(RIGHT, codec, WEIGHTS, (SAYS_SO,), class_weight=2.0)
+    assert short.weights == {short.label_place: 1.0}
+    assert whole.weights[whole.label_place] == 2.0
+    assert sum(whole.weights.values()) == pytest.approx(2.25)
+
+
+def make_side(set_name: str, treatment: str, num_right: int, num_wrong: int = 0) -> list[Record]:
+    labels = [Label.CORRECT] * num_right + [Label.HALLUCINATION] * num_wrong
+    return [
+        make_record(f"{treatment}{i}-0", set_name=set_name, treatment=treatment, label=label)
+        for i, label in enumerate(labels)
+    ]
+
+
+def test_both_classes_weigh_alike_in_originals_and_made_rows_of_each_set() -> None:
+    records = [
+        *make_side("pools", "raw", 2, 1),
+        # Counts as an original, whose place it has taken.
+        *make_side("pools", "short-right", 1),
+        *make_side("pools", "perturbed", 5, 3),
+        *make_side("lakes", "kept", 2),
+    ]
+    right, wrong = Label.CORRECT, Label.HALLUCINATION
+    assert weigh_classes(records) == {
+        # 3 and 1 of 4: 4 / 2 / 3 and 4 / 2 / 1.
+        ("pools", True, right): pytest.approx(2 / 3),
+        ("pools", True, wrong): 2.0,
+        # 5 and 3 of 8.
+        ("pools", False, right): pytest.approx(0.8),
+        ("pools", False, wrong): pytest.approx(4 / 3),
+        # Nothing to balance with.
+        ("lakes", True, right): 0.5,
+    }
+
+
+def test_a_rare_class_weighs_no_more_than_twice() -> None:
+    weights = weigh_classes(make_side("pools", "raw", 9, 1))
+    assert weights["pools", True, Label.HALLUCINATION] == 2.0
+    assert weigh_classes([]) == {}
+
+
+def test_labels_are_weighed_by_class_only_where_it_is_asked_for(codec: Codec) -> None:
+    def labels(config: WarmstartConfig) -> list[float]:
+        groups = make_groups(codec, make_side("pools", "raw", 3, 1), config)
+        taught = [each for group in groups for each in group.sequences if not each.is_short]
+        return sorted(each.weights[each.label_place] for each in taught)
+
+    assert labels(WEIGHTS) == [1.0] * 4
+    balanced = WEIGHTS.model_copy(update={"is_class_balanced": True})
+    assert labels(balanced) == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2.0])
 
 
 @pytest.mark.parametrize(
@@ -105,7 +182,7 @@ def test_a_label_of_no_weight_leaves_its_path_out(
     codec: Codec, weights: dict[str, float], num_sequences: int
 ) -> None:
     config = WEIGHTS.model_copy(update=weights)
-    assert len(teach(RIGHT, codec, config, ("It says so.",))) == num_sequences
+    assert len(teach(RIGHT, codec, config, (SAYS_SO,))) == num_sequences
 
 
 def test_the_records_of_a_pair_stand_in_one_group_and_share_their_beginning(codec: Codec) -> None:
@@ -224,8 +301,9 @@ def test_another_seed_gives_another_order() -> None:
 
 
 def test_a_batch_aligns_targets_tokens_and_weights() -> None:
-    short = Taught([1, 2, 7], 2, {2: 0.5})
+    short = Taught([1, 2, 7], 2, {2: 0.5}, is_short=True)
     whole = Taught([1, 2, 3, 8, 9], 3, {2: 0.125, 4: 0.125, 3: 1.0})
+    # Of an own justification the label alone is taught, which is no short path.
     other = Taught([1, 5, 8], 2, {2: 0.5})
     batch = make_batch([Group("a", [short, whole], 1), Group("b", [other], 2)])
     assert batch.num_records == 3
@@ -239,7 +317,7 @@ def test_a_batch_aligns_targets_tokens_and_weights() -> None:
     assert batch.token_ids == [7, 3, 9, 8, 8]
     assert batch.weights == [0.5, 0.125, 0.125, 1.0, 0.5]
     assert batch.is_label == [True, False, False, True, True]
-    assert batch.is_short == [True, False, False, False, True]
+    assert batch.is_short == [True, False, False, False, False]
     assert batch.folded.prefix == [1]
     assert [row.tokens for row in batch.folded.rows] == [[2, 7, 3, 8, 9], [5, 8]]
 

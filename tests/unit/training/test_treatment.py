@@ -10,7 +10,7 @@ from support.records import POOL, make_record
 from contract.labels import Label
 from training.config import TreatmentConfig
 from training.records import Record
-from training.treatment import ORIGINAL_TREATMENTS, even_stop, treat
+from training.treatment import ORIGINAL_TREATMENTS, even_stop, limit_pairs, treat
 
 ALL = TreatmentConfig(perturbed_claims=2)
 PAIR = [
@@ -203,3 +203,52 @@ def test_a_seed_gives_the_same_rows_again_and_a_pair_its_own() -> None:
 )
 def test_a_full_stop_is_set_or_taken_away(response: str, has_stop: bool, expected: str) -> None:
     assert even_stop(response, has_stop) == expected
+
+
+def make_pair(pair: str, num_right: int, num_wrong: int, set_name: str = "pools") -> list[Record]:
+    labels = [Label.CORRECT] * num_right + [Label.HALLUCINATION] * num_wrong
+    return [
+        make_record(f"{pair}-{i}", set_name=set_name, response=f"In {i}.", label=label)
+        for i, label in enumerate(labels)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("num_right", "num_wrong", "limit", "kept"),
+    [
+        (4, 3, 2, (1, 1)),
+        (4, 3, 4, (2, 2)),
+        # Where one class ends, the other fills up.
+        (5, 1, 4, (3, 1)),
+        (1, 5, 4, (1, 3)),
+        (5, 0, 2, (2, 0)),
+        (2, 1, 3, (2, 1)),
+        (2, 1, 9, (2, 1)),
+        (4, 3, None, (4, 3)),
+    ],
+)
+def test_of_a_pair_with_many_rows_some_of_both_classes_are_kept(
+    num_right: int, num_wrong: int, limit: int | None, kept: tuple[int, int]
+) -> None:
+    rows = limit_pairs(make_pair("a", num_right, num_wrong), {"pools": limit}, 1)
+    counts = Counter(row.label for row in rows)
+    assert (counts[Label.CORRECT], counts[Label.HALLUCINATION]) == kept
+
+
+def test_each_set_has_its_own_limit_and_rows_keep_their_order() -> None:
+    lakes = make_pair("a", 3, 3, set_name="lakes")
+    rows = [*make_pair("a", 3, 3), *lakes, *make_pair("b", 1, 1)]
+    kept = limit_pairs(rows, {"pools": 2, "lakes": None}, 1)
+    assert Counter((row.set_name, row.pair_id) for row in kept) == {
+        ("pools", "a"): 2, ("lakes", "a"): 6, ("pools", "b"): 2
+    }  # fmt: skip
+    assert kept == sorted(kept, key=rows.index)
+
+
+def test_the_seed_draws_the_rows_that_are_kept_and_a_pair_has_its_own_draw() -> None:
+    rows, limits = make_pair("a", 6, 6), {"pools": 2}
+    assert limit_pairs(rows, limits, 1) == limit_pairs(rows, limits, 1)
+    drawn = {tuple(row.id for row in limit_pairs(rows, limits, seed)) for seed in range(9)}
+    assert len(drawn) > 3
+    among_others = limit_pairs([*make_pair("z", 6, 6), *rows], limits, 1)
+    assert [row for row in among_others if row.pair_id == "a"] == limit_pairs(rows, limits, 1)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +17,25 @@ torch = pytest.importorskip("torch", reason="needs the training libraries")
 pytest.importorskip("peft", reason="needs the training libraries")
 
 from safetensors.torch import load_file  # noqa: E402
+from support.own_replies import save_adapter  # noqa: E402
 from support.tiny_model import make_tokenizer, write_tiny_model  # noqa: E402
 from support.tiny_trainer import make_config, make_records  # noqa: E402
 
+from contract.labels import Label  # noqa: E402
 from training.config import RunConfig  # noqa: E402
-from training.errors import CheckpointError, DataError  # noqa: E402
+from training.errors import CheckpointError, ConfigError, DataError, ModelError  # noqa: E402
+from training.inputs import stage_inputs  # noqa: E402
 from training.models import Codec, load_policy  # noqa: E402
-from training.records import write_records  # noqa: E402
-from training.runs import DONE, RunFolder  # noqa: E402
-from training.supervision import Group, Taught, group_records, make_batch  # noqa: E402
-from training.warmstart import plan_training, warmstart  # noqa: E402
+from training.records import Record, write_records  # noqa: E402
+from training.runs import DONE, RunFolder, write_json  # noqa: E402
+from training.supervision import (  # noqa: E402
+    Group,
+    Justification,
+    Taught,
+    group_records,
+    make_batch,
+)
+from training.warmstart import check_adapter, plan_training, warmstart  # noqa: E402
 
 NUM_STEPS = 4
 
@@ -41,7 +52,9 @@ def make_plan_config(repeats: dict[str, float], **warmstart: Any) -> RunConfig:
 
 def make_groups(set_name: str, count: int) -> list[Group]:
     # Of three tokens, all of them its own.
-    return [Group(set_name, [Taught([i, 1, 2], 2, {2: 1.0})], 1) for i in range(count)]
+    return [
+        Group(set_name, [Taught([i, 1, 2], 2, {2: 1.0}, is_short=True)], 1) for i in range(count)
+    ]
 
 
 def count_groups(steps: Sequence[Sequence[int]]) -> Counter[int]:
@@ -181,6 +194,70 @@ def test_without_data_the_run_says_what_to_do_first(base: Path, tmp_path: Path) 
         warmstart(make_run_config(base), RunFolder(tmp_path))
 
 
+def test_a_templated_warm_start_goes_on_from_the_adapter_that_it_is_given(
+    base: Path, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "run")
+    adapter = save_adapter(make_run_config(base), base, tmp_path / "first")
+    config = make_run_config(base, adapter=str(adapter), learning_rate=1e-9, max_steps=1)
+    warmstart(config, run)
+    before = load_file(adapter / "adapter_model.safetensors")
+    after = read_adapter(run)
+    assert before.keys() == after.keys()
+    for name, tensor in before.items():
+        torch.testing.assert_close(after[name], tensor, rtol=0, atol=1e-6)
+
+
+def test_of_many_rows_few_are_taught_and_the_answer_stands_in_any_of_them(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run")
+    right, wrong = make_records(1)
+    rows = [replace(wrong, id=str(i), response=f"It was in {i}.") for i in range(6)]
+    write_records(run.data("train"), [right, *rows, *(replace(r, id=f"c{r.id}", label=Label.CORRECT,
+        treatment="long-right") for r in rows)])  # fmt: skip
+    config = make_run_config(base, max_steps=1)
+    (kind,) = config.data.sets
+    data = config.data.model_copy(update={"sets": (kind.model_copy(update={"rows_per_pair": 2}),)})
+    taught: dict[Record, Sequence[Justification]] = {}
+
+    def spy(records: Sequence[Record], *arguments: Any) -> list[Group]:
+        taught.update({record: arguments[-1](record) for record in records})
+        return group_records(records, *arguments)
+
+    monkeypatch.setattr("training.warmstart.group_records", spy)
+    warmstart(config.model_copy(update={"data": data}), run)
+    assert sorted(record.label for record in taught) == sorted(Label)
+    assert right not in taught
+    assert set(taught.values()) == {(Justification('By the knowledge, the answer is "In 1900".'),)}
+
+
+def test_an_adapter_of_another_size_is_refused(base: Path, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    small = make_config(base, model={"rank": 2})
+    adapter = save_adapter(small, base, tmp_path / "first")
+    config = make_run_config(base, adapter=str(adapter))
+    with pytest.raises(ConfigError, match=r"has rank 2 and alpha 8: set model\.rank"):
+        warmstart(config, run)
+
+
+def test_an_adapter_of_another_contract_is_refused(
+    base: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    adapter = save_adapter(make_run_config(base), base, tmp_path / "first")
+    config = make_run_config(base, adapter=str(adapter))
+    model = load_policy(config.model, base, adapter=adapter)
+    check_adapter(config, model)
+    assert "nothing says under which contract" in caplog.text
+    ours = stage_inputs(config, "warmstart", tmp_path)
+    write_json(adapter.parent / DONE, {"inputs": ours})
+    check_adapter(config, model)
+    write_json(adapter.parent / DONE, {"inputs": ours | {"contract": "version 0, abc"}})
+    with pytest.raises(ModelError, match=r"another contract \(version 0, abc, this code has vers"):
+        check_adapter(config, model)
+
+
 def test_the_loss_is_the_weighted_cross_entropy_averaged_over_records(
     base: Path, tmp_path: Path
 ) -> None:
@@ -191,9 +268,8 @@ def test_the_loss_is_the_weighted_cross_entropy_averaged_over_records(
     config = make_run_config(base)
     codec = Codec(make_tokenizer())
     records = make_records(3)
-    groups = group_records(
-        records, codec, config.model, config.warmstart, 1, lambda record: ("It says so.",)
-    )
+    said = (Justification("It says so."),)
+    groups = group_records(records, codec, config.model, config.warmstart, 1, lambda record: said)
     model = load_policy(config.model, base)
     trainer = SupervisedTrainer(
         codec,
