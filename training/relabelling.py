@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UNDRAWN_GOLD_SHARE = 0.25
-"""What the gold justification counts as where the policy never drew it: the label after the right
-one must not be forgotten."""
+LEAST_GOLD_SHARE = 0.25
+"""What the gold justification counts as where the policy drew it less often: the label after the
+right one must not be forgotten."""
 
 
 def relabel(
@@ -93,7 +93,7 @@ def weigh_justifications(gold: str, replies: Sequence[OwnReply]) -> tuple[Justif
     Returns:
         The gold one first, then at most ``MAX_KEPT`` others, whose labels alone are taught. Each
         label has the share with which its justification was drawn, the gold one's
-        ``UNDRAWN_GOLD_SHARE`` where it was not, scaled to the sum of 1.
+        ``LEAST_GOLD_SHARE`` at least, scaled to the sum of 1.
 
     Example:
         >>> said = ["It is red.", "It is red.", "It is wet."]
@@ -109,7 +109,7 @@ def weigh_justifications(gold: str, replies: Sequence[OwnReply]) -> tuple[Justif
     num_gold = counts.pop(unify(gold), 0)
     # Of equals, those that were drawn first.
     kept = counts.most_common(MAX_KEPT)
-    gold_weight = num_gold or UNDRAWN_GOLD_SHARE * max(1, len(said))
+    gold_weight = max(num_gold, LEAST_GOLD_SHARE * max(1, len(said)))
     whole = gold_weight + sum(count for _, count in kept)
     return (
         Justification(gold, gold_weight / whole),

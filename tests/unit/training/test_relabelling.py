@@ -46,11 +46,17 @@ CUT, NO_VERDICT = say("It is cut.", is_truncated=True), OwnReply("It is red.", F
 @pytest.mark.parametrize(
     ("replies", "expected"),
     [
-        # 1, 4 and 2 of 7; the fourth kind is one too many.
+        # 3, 4 and 2 of 9; the fourth kind is one too many.
         pytest.param(
-            [say("B."), *4 * [say("A.")], say("B."), say("G."), say("Z."), CUT, NO_VERDICT],
-            [("G.", 1 / 7, True), ("A.", 4 / 7, False), ("B.", 2 / 7, False)],
+            [say("B."), *4 * [say("A.")], say("B."), *3 * [say("G.")], say("Z."), CUT, NO_VERDICT],
+            [("G.", 1 / 3, True), ("A.", 4 / 9, False), ("B.", 2 / 9, False)],
             id="gold-drawn",
+        ),
+        # Once in 8 is less than a quarter of 8.
+        pytest.param(
+            [say("G."), *7 * [say("A.")]],
+            [("G.", 2 / 9, True), ("A.", 7 / 9, False)],
+            id="gold-drawn-seldom",
         ),
         # A quarter of 8 readable ones is 2; with 4 and 2 others that makes 8.
         pytest.param(
