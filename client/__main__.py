@@ -27,12 +27,12 @@ from typing import BinaryIO
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
+from client.api_key import DEFAULT_KEY_ENV, read_api_key
 from client.async_client import AsyncDetectorClient
 from client.bulk import BulkRun, StoppedEarly, Tally
 from client.errors import DetectorError
 from client.records import FileRecords, Records, RecordsError, StreamRecords
 
-DEFAULT_KEY_ENV = "HALLUCINATION_DETECTOR_API_KEY"
 _LINE_EVERY_S = 10.0
 
 
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         client = AsyncDetectorClient(
-            args.url, api_key=_api_key(args.api_key_env), deadline_s=args.deadline
+            args.url, api_key=read_api_key(args.api_key_env), deadline_s=args.deadline
         )
     except ValueError as error:
         parser.error(str(error))
@@ -138,14 +138,6 @@ def _open_records(out: str, source: str) -> Records:
     if source != "-" and os.path.exists(out) and os.path.samefile(out, source):
         raise RecordsError("--out is the input itself")
     return FileRecords(Path(out))
-
-
-def _api_key(name: str | None) -> str | None:
-    """Return the key; a name that was given must be set."""
-    key = os.environ.get(name or DEFAULT_KEY_ENV, "").strip()
-    if name is not None and not key:
-        raise ValueError(f"the environment variable {name} is not set")
-    return key or None
 
 
 def _say(text: str) -> None:

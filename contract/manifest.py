@@ -56,6 +56,8 @@ class Manifest:
         data_revisions: Name of each training set -> its revision.
         training_commit: Commit of this repository that trained the weights.
         golden_metrics: Metric name -> value on the golden set.
+        weights_sha256: Of the trained adapter that the weights were exported from; None where it
+            was not recorded.
     """
 
     contract_version: int
@@ -68,6 +70,7 @@ class Manifest:
     data_revisions: Mapping[str, str] = field(default_factory=dict)
     training_commit: str | None = None
     golden_metrics: Mapping[str, float] = field(default_factory=dict)
+    weights_sha256: str | None = None
 
 
 def fingerprint() -> str:
@@ -145,6 +148,7 @@ def _from_json(raw: object) -> Manifest:
     data_revisions = _Reader(content.value("data_revisions", {}), "data_revisions")
     golden_metrics = _Reader(content.value("golden_metrics", {}), "golden_metrics")
     commit = content.value("training_commit", None)
+    weights = content.value("weights_sha256", None)
     return Manifest(
         contract_version=content.integer("contract_version"),
         fingerprint=content.string("fingerprint"),
@@ -156,6 +160,7 @@ def _from_json(raw: object) -> Manifest:
         data_revisions={name: data_revisions.string(name) for name in data_revisions.names},
         training_commit=None if commit is None else content.string("training_commit"),
         golden_metrics={name: golden_metrics.number(name) for name in golden_metrics.names},
+        weights_sha256=None if weights is None else content.string("weights_sha256"),
     )
 
 

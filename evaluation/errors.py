@@ -9,3 +9,11 @@ class EvaluationError(Exception):
 
 class CalibrationError(EvaluationError):
     """Temperature or thresholds cannot be fitted on these rows."""
+
+
+class BaselineError(EvaluationError):
+    """A file is no baseline that this code reads."""
+
+
+class GoldenSetError(EvaluationError):
+    """A file is no golden set; the message names the file and the line."""

@@ -67,6 +67,11 @@ def recall(counts: Counts) -> Floats:
     return _share(counts.tp, counts.tp + counts.fn)
 
 
+def correct_recall(counts: Counts) -> Floats:
+    """Return TN / (TN + FP), the recall of the correct class; 0 where there is no such response."""
+    return _share(counts.tn, counts.tn + counts.fp)
+
+
 def f1(counts: Counts) -> Floats:
     """Return 2 TP / (2 TP + FP + FN), the harmonic mean of precision and recall."""
     return _share(2 * counts.tp, 2 * counts.tp + counts.fp + counts.fn)
@@ -115,8 +120,8 @@ class Confusion:
         >>> counts = Confusion(tp=6, fp=2, tn=8, fn=4, unreadable=1)
         >>> counts.precision, counts.recall, round(counts.f1, 4)
         (0.75, 0.6, 0.6667)
-        >>> counts.balanced_accuracy, counts.accuracy, counts.unreadable_rate
-        (0.7, 0.7, 0.05)
+        >>> counts.correct_recall, counts.balanced_accuracy, counts.accuracy, counts.unreadable_rate
+        (0.8, 0.7, 0.7, 0.05)
     """
 
     tp: int
@@ -148,6 +153,11 @@ class Confusion:
     def recall(self) -> float:
         """In [0, 1]; see ``recall``."""
         return float(recall(self))
+
+    @property
+    def correct_recall(self) -> float:
+        """In [0, 1]; see ``correct_recall``."""
+        return float(correct_recall(self))
 
     @property
     def f1(self) -> float:

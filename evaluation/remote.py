@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,8 +13,6 @@ from contract.example import Example
 from contract.labels import Label
 from evaluation.errors import EvaluationError
 from evaluation.prediction import Prediction
-
-logger = logging.getLogger(__name__)
 
 
 class GoldRow(Protocol):
@@ -61,6 +60,19 @@ class Served:
     revision: str
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a service answered to one row.
+
+    Attributes:
+        classification: None where the model's reply was unreadable.
+        latency_ms: From the request to the answer, waits and further tries included.
+    """
+
+    classification: Classification | None
+    latency_ms: float
+
+
 def describe_service(url: str) -> Served:
     """Ask a service what it serves.
 
@@ -98,30 +110,80 @@ def predict_remotely(
         EvaluationError: A row was refused or not served. Only an unreadable reply counts as a
             verdict that was not reached.
     """
-    examples = [Example(row.knowledge, row.question, row.response) for row in rows]
     with DetectorClient(url) as client:
-        answers = client.classify_many(
-            examples, justification=justification, concurrency=concurrency, progress=progress
+        answers = ask_rows(
+            client, rows, justification=justification, concurrency=concurrency, progress=progress
         )
-    return [_to_prediction(row, answer) for row, answer in zip(rows, answers, strict=True)]
+    return [
+        to_prediction(row, answer.classification) for row, answer in zip(rows, answers, strict=True)
+    ]
 
 
-def _to_prediction(row: GoldRow, answer: Classification | DetectorError) -> Prediction:
-    if isinstance(answer, UnreadableReply):
-        verdict, probability, justification = None, None, None
-    elif isinstance(answer, DetectorError):
-        raise EvaluationError(f"the service gave no verdict on row {row.id}: {answer}") from answer
-    else:
-        verdict, probability = answer.label, answer.probability
-        justification = answer.justification
+def ask_rows(
+    client: DetectorClient,
+    rows: Sequence[GoldRow],
+    *,
+    justification: bool = True,
+    concurrency: int = 32,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Answer]:
+    """Ask a service for every row, and return its answers in the rows' order.
+
+    Args:
+        client: Of the service.
+        rows: What is judged.
+        justification: False for the short path.
+        concurrency: Requests at once.
+        progress: Told how many are answered, of how many.
+
+    Raises:
+        EvaluationError: A row was refused or not served; the others are not waited for.
+    """
+
+    def ask(row: GoldRow) -> Answer:
+        began = time.perf_counter()
+        example = Example(row.knowledge, row.question, row.response)
+        try:
+            given = client.classify(example, justification=justification)
+        except UnreadableReply:
+            given = None
+        return Answer(given, 1000 * (time.perf_counter() - began))
+
+    answers: dict[int, Answer] = {}
+    pool = ThreadPoolExecutor(concurrency)
+    try:
+        places = {pool.submit(ask, row): place for place, row in enumerate(rows)}
+        for future in as_completed(places):
+            place = places[future]
+            try:
+                answers[place] = future.result()
+            except DetectorError as error:
+                raise EvaluationError(
+                    f"the service gave no verdict on row {rows[place].id}: {error}"
+                ) from error
+            if progress is not None:
+                progress(len(answers), len(rows))
+    finally:
+        # After a fault, or on Ctrl-C, return at once: requests under way end by themselves.
+        pool.shutdown(wait=False, cancel_futures=True)
+    return [answers[place] for place in range(len(rows))]
+
+
+def to_prediction(row: GoldRow, given: Classification | None) -> Prediction:
+    """Return an answer beside its gold class.
+
+    Args:
+        row: What was judged.
+        given: The answer; None where the reply was unreadable.
+    """
     return Prediction(
         id=row.id,
         pair_id=row.pair_id,
         set_name=row.set_name,
         gold=row.label,
-        verdict=verdict,
-        probability=probability,
-        justification=justification,
+        verdict=None if given is None else given.label,
+        probability=None if given is None else given.probability,
+        justification=None if given is None else given.justification,
         response=row.response,
         knowledge=row.knowledge,
         question=row.question,

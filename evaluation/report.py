@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from contract.manifest import CONTRACT_VERSION, fingerprint
 from evaluation.bootstrap import Estimate
 from evaluation.errors import EvaluationError
+from evaluation.files import write_whole
 from evaluation.markdown import to_markdown
 from evaluation.plot import draw_reliability
 from evaluation.prediction import Prediction
@@ -185,16 +185,7 @@ def write_report(folder: Path, name: str, evaluation: Evaluation) -> ReportPaths
     folder.mkdir(parents=True, exist_ok=True)
     paths = ReportPaths(*(folder / f"{name}.{ending}" for ending in ("json", "md", "png")))
     text = json.dumps(to_json(evaluation), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    _put(paths.plot, draw_reliability(evaluation.slices))
-    _put(paths.markdown, to_markdown(evaluation, plot_name=paths.plot.name).encode("utf-8"))
-    _put(paths.json, text.encode("utf-8"))
+    write_whole(paths.plot, draw_reliability(evaluation.slices))
+    write_whole(paths.markdown, to_markdown(evaluation, plot_name=paths.plot.name).encode("utf-8"))
+    write_whole(paths.json, text.encode("utf-8"))
     return paths
-
-
-def _put(path: Path, data: bytes) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        partial.write_bytes(data)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -91,12 +91,14 @@ _FAULTS: dict[str, ServiceError] = {
 _INFO: dict[str, Any] = {
     "model": _VERDICT["model"],
     "base_model": "HuggingFaceTB/SmolLM2-135M-Instruct",
+    "weights_sha256": "89abcdef" * 8,
     "contract_version": 1,
     "contract": "0123456789abcdef",
     "calibration": {"temperature": 1.0, "threshold": 0.5},
     "label_token_ids": {"hallucination": 1234, "correct": 2345},
     "golden_metrics": {"f1": 0.91},
-    "engine": {"name": "vllm", "version": "0.31.0", "device": "cpu", "dtype": "float32"},
+    "engine": {"name": "vllm", "version": "0.31.0", "device": "cuda", "dtype": "bfloat16"},
+    "hardware": {"processor": "AMD EPYC 7R13", "num_cores": 8, "accelerator": "NVIDIA L4"},
     "limits": {
         "input_tokens": 3984,
         "output_tokens": 96,

@@ -22,11 +22,13 @@ from service.errors import (
     Fault,
     NotReadyError,
 )
+from service.hardware import count_cores, find_processor
 from service.lifecycle import State
 from service.runtime import Runtime
 from service.schemas import (
     ClassifyRequest,
     ClassifyResponse,
+    Hardware,
     Info,
     Liveness,
     Readiness,
@@ -119,6 +121,7 @@ async def info(request: Request) -> Response:
         Info(
             model=runtime.lifecycle.model,
             base_model=manifest.base_model if manifest else None,
+            weights_sha256=manifest.weights_sha256 if manifest else None,
             contract_version=CONTRACT_VERSION,
             contract=fingerprint(),
             calibration={
@@ -133,6 +136,11 @@ async def info(request: Request) -> Response:
                 "device": engine.device,
                 "dtype": engine.dtype,
             },
+            hardware=Hardware(
+                processor=find_processor(),
+                num_cores=count_cores(),
+                accelerator=engine.accelerator,
+            ),
             limits={
                 "input_tokens": detector.limit_tokens,
                 "output_tokens": settings.max_output_tokens,

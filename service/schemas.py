@@ -254,16 +254,29 @@ class Readiness(BaseModel):
     status: Literal["ready"]
 
 
+class Hardware(BaseModel):
+    """What the service computes on."""
+
+    processor: str = Field(description="Its model name.")
+    num_cores: int = Field(ge=1, description="That the service may use.")
+    accelerator: str | None = Field(description="The GPU's name; null where there is none.")
+
+
 class Info(BaseModel):
     """What is served and within which limits. Holds no secret."""
 
     model: Model
     base_model: str | None
+    weights_sha256: str | None = Field(
+        description="Of the trained adapter that the weights were exported from, wherever they lie "
+        "now; null where their `contract.json` does not say."
+    )
     contract_version: int
     contract: str
     calibration: dict[str, float]
     label_token_ids: dict[str, int]
     golden_metrics: dict[str, float]
     engine: dict[str, str | int]
+    hardware: Hardware
     limits: dict[str, int | float | None]
     cold_start_s: dict[str, float]

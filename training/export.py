@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.manifest import CONTRACT_VERSION, write_manifest
+from training.baselines import BASELINE_NAME
 from training.comparison import Answer, Comparison, ask_probes, compare_answers
 from training.config import RunConfig
 from training.errors import ExportError
@@ -220,10 +221,13 @@ def _compare(source: ExportSource, before: list[Answer], folder: Path) -> Compar
 
 def _write_documents(source: ExportSource, comparison: Comparison, folder: Path) -> None:
     write_manifest(folder, source.manifest)
+    if source.baseline is not None:
+        source.baseline.write(folder / BASELINE_NAME)
     write_json(folder / TRAINING_CONFIG_NAME, _public_config(source))
     if source.results is not None:
         write_json(folder / RESULTS_NAME, source.results.raw)
-    write_text(folder / CARD_NAME, card(source.config, source.manifest, source.results, comparison))
+    text = card(source.config, source.manifest, source.results, comparison, source.baseline)
+    write_text(folder / CARD_NAME, text)
 
 
 def _public_config(source: ExportSource) -> dict[str, object]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.manifest import CONTRACT_VERSION, Manifest, fingerprint, read_manifest
+from evaluation.baseline import Baseline
+from training.baselines import find_baseline
 from training.config import RunConfig
 from training.inputs import DATA
 from training.merging import check_plain, hash_adapter, hash_file
@@ -44,6 +46,7 @@ class ExportSource:
         weights_sha256: From ``hash_adapter``.
         manifest: As ``contract.json`` will say it.
         results: Evaluation of these weights; None where there is none.
+        baseline: Of these weights, on the golden set; None where there is none.
         codec: Of the base.
     """
 
@@ -53,6 +56,7 @@ class ExportSource:
     weights_sha256: str
     manifest: Manifest
     results: Results | None
+    baseline: Baseline | None
     codec: Codec
 
     def load(self, adapter: Path) -> PreTrainedModel:
@@ -77,6 +81,7 @@ def gather(config: RunConfig, run: RunFolder) -> ExportSource:
     check_plain(adapter)
     calibration = read_calibration(run.evaluation, weights_sha256)
     results = find_results(run.evaluation, weights_sha256)
+    baseline = find_baseline(run.evaluation, weights_sha256)
     data_revisions = read_data_revisions(run.path / DATA / "manifest.json")
     base = base_folder(config.model)
     codec = Codec(load_tokenizer(base))
@@ -92,8 +97,9 @@ def gather(config: RunConfig, run: RunFolder) -> ExportSource:
         data_revisions=data_revisions,
         training_commit=read_training_commit(adapter.parent / DONE),
         golden_metrics={} if results is None else results.golden_metrics(),
+        weights_sha256=weights_sha256,
     )
-    return ExportSource(config, base, adapter, weights_sha256, manifest, results, codec)
+    return ExportSource(config, base, adapter, weights_sha256, manifest, results, baseline, codec)
 
 
 def _identify_base(config: RunConfig, base: Path) -> _Origin:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contract.labels import Label
 from contract.manifest import Manifest
 from contract.reply import REPLY_MARK
+from evaluation.baseline import Baseline
 from evaluation.slices import LENGTH_MATCHED, SliceKind
 from training.comparison import Comparison
 from training.config import RunConfig
@@ -37,7 +38,11 @@ _NONE = "-"
 
 
 def card(
-    config: RunConfig, manifest: Manifest, results: Results | None, comparison: Comparison
+    config: RunConfig,
+    manifest: Manifest,
+    results: Results | None,
+    comparison: Comparison,
+    baseline: Baseline | None = None,
 ) -> str:
     """Return the card as Markdown.
 
@@ -46,6 +51,7 @@ def card(
         manifest: Of the exported weights.
         results: Their evaluation; None where there is none.
         comparison: What exporting changed.
+        baseline: Of the weights, on the golden set; None where there is none.
     """
     name = config.export.repo or config.name
     bodies = (
@@ -56,7 +62,7 @@ def card(
         _training(config, manifest, comparison),
         _data(config, manifest),
         _limits(config),
-        _verifying(config),
+        _verifying(config, baseline),
         _licence(config, manifest),
     )
     lines = [*_front_matter(config, manifest), "", f"# {name}", ""]
@@ -251,7 +257,7 @@ def _limits(config: RunConfig) -> Iterator[str]:
     )
 
 
-def _verifying(config: RunConfig) -> Iterator[str]:
+def _verifying(config: RunConfig, baseline: Baseline | None) -> Iterator[str]:
     where = f"{config.export.repo or 'org/repo'}@<commit>"
     yield (
         "`export.json` holds the SHA-256 of every file. The service compares `contract.json` with "
@@ -261,6 +267,15 @@ def _verifying(config: RunConfig) -> Iterator[str]:
     yield "```"
     yield f"python -m training evaluate CONFIG {where}"
     yield "```"
+    if baseline is not None:
+        service, overall, noise = baseline.service, baseline.overall, baseline.noise
+        yield ""
+        yield (
+            f"`baseline.json` holds the verdicts on the {baseline.num_cases} cases of the golden "
+            f"set, to compare a deployment with: balanced accuracy {overall.balanced_accuracy:.3f} "
+            f"with {service.engine} {service.engine_version} in {service.dtype} on "
+            f"{service.hardware}, and {noise.flip_rate:.1%} other verdicts in a second pass."
+        )
 
 
 def _licence(config: RunConfig, manifest: Manifest) -> Iterator[str]:

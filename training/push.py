@@ -36,7 +36,7 @@ from training.errors import PushError
 from training.exported import RECORD_NAME, ExportRecord, read_record
 from training.inputs import PUSH
 from training.merging import hash_file
-from training.release_checks import find_faults
+from training.release_checks import find_faults, find_warnings
 from training.runs import RunFolder, write_json
 
 logger = logging.getLogger(__name__)
@@ -96,6 +96,8 @@ def push(
     faults = find_faults(config, run, record)
     if faults:
         raise PushError("nothing is pushed:\n" + "\n".join(f"  - {fault}" for fault in faults))
+    for warning in find_warnings(record):
+        logger.warning("%s", warning)
     if dry_run:
         out.write("All checks passed; nothing was sent.\n")
         return None

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from contract.errors import ManifestError
 from contract.manifest import MANIFEST_NAME, check_manifest, read_manifest
+from training.baselines import BASELINE_NAME
 from training.comparison import FULL_PRECISION, MIN_LABEL_AGREEMENT
 from training.config import RunConfig
 from training.exported import CARD_NAME, RESULTS_NAME, ExportRecord, find_changed_files
@@ -58,6 +59,21 @@ def find_faults(config: RunConfig, run: RunFolder, record: ExportRecord) -> list
         *_check_results(folder, record),
         *_check_card(folder),
         *_check_leaks(run, record),
+    ]
+
+
+def find_warnings(record: ExportRecord) -> list[str]:
+    """Return what an export should have and may be pushed without.
+
+    Args:
+        record: Of the export.
+    """
+    if BASELINE_NAME in record.files:
+        return []
+    return [
+        f"the export has no {BASELINE_NAME}, so nobody can compare a deployment with it: serve it, "
+        f"run `python -m evaluation baseline` with --out evaluation/{BASELINE_NAME} in the run's "
+        "folder, then export again"
     ]
 
 

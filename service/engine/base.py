@@ -30,9 +30,10 @@ class EngineInfo:
     Attributes:
         name: Of the engine, such as ``vllm`` or ``fake``.
         version: Of the engine's package.
-        device: ``cpu``, or the accelerator's name.
+        device: ``cpu`` or ``cuda``, as ROCm calls itself too; ``none`` where nothing is computed.
         dtype: Number format of the weights.
         max_model_len_tokens: Prompt and reply together.
+        accelerator: The GPU's name; None where the processor computes.
     """
 
     name: str
@@ -40,6 +41,7 @@ class EngineInfo:
     device: str
     dtype: str
     max_model_len_tokens: int
+    accelerator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

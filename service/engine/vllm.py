@@ -73,6 +73,7 @@ class VllmEngine:
         self._generate_params: dict[int, SamplingParams] = {}
         self._pulse = Pulse()
         self._dtype = "unknown"
+        self._accelerator: str | None = None
         self._version = VLLM_VERSION
 
     async def start(self, weights: Weights, progress: ProgressCallback) -> None:
@@ -158,13 +159,22 @@ class VllmEngine:
                 "too little memory is the commonest cause (kv_cache_bytes, max_model_len)."
             ) from error
         self._dtype = str(llm.model_config.dtype).removeprefix("torch.")
+        if self._device != "cpu":
+            from vllm.platforms import current_platform
+
+            self._accelerator = current_platform.get_device_name()
         return llm
 
     @property
     def info(self) -> EngineInfo:
         """What runs."""
         return EngineInfo(
-            "vllm", self._version, self._device, self._dtype, self._settings.max_model_len
+            "vllm",
+            self._version,
+            self._device,
+            self._dtype,
+            self._settings.max_model_len,
+            self._accelerator,
         )
 
     @property

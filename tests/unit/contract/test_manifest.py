@@ -39,6 +39,7 @@ FULL = Manifest(
     data_revisions={"some/data": "r1"},
     training_commit="c0ffee",
     golden_metrics={"accuracy": 0.75},
+    weights_sha256="ab12",
 )
 FULL_JSON = """\
 {
@@ -61,7 +62,8 @@ FULL_JSON = """\
     "hallucination": 31
   },
   "trained": true,
-  "training_commit": "c0ffee"
+  "training_commit": "c0ffee",
+  "weights_sha256": "ab12"
 }
 """
 
@@ -115,11 +117,11 @@ def test_a_folder_without_a_manifest_has_none(tmp_path: Path) -> None:
 
 def test_what_is_optional_may_be_left_out(tmp_path: Path) -> None:
     raw = json.loads(FULL_JSON)
-    for key in ("data_revisions", "training_commit", "golden_metrics"):
+    for key in ("data_revisions", "training_commit", "golden_metrics", "weights_sha256"):
         del raw[key]
     write_raw(tmp_path, json.dumps(raw))
     assert read_manifest(tmp_path) == replace(
-        FULL, data_revisions={}, training_commit=None, golden_metrics={}
+        FULL, data_revisions={}, training_commit=None, golden_metrics={}, weights_sha256=None
     )
 
 
@@ -218,6 +220,7 @@ WRONG = [
     pytest.param(("data_revisions",), ["d"], "a JSON object", id="data-revisions-list"),
     pytest.param(("data_revisions",), {"d": 1}, "a string", id="data-revision-number"),
     pytest.param(("training_commit",), 1, "a string", id="commit-number"),
+    pytest.param(("weights_sha256",), 1, "a string", id="weights-number"),
     pytest.param(
         ("golden_metrics",), {"accuracy": float("nan")}, "a finite number", id="metric-nan"
     ),

@@ -10,7 +10,16 @@ import pytest
 
 @pytest.mark.parametrize(
     "name",
-    ["bootstrap", "calibration", "justifications", "metrics", "shortcuts", "wording"],
+    [
+        "bootstrap",
+        "calibration",
+        "json_fields",
+        "justifications",
+        "metrics",
+        "noise",
+        "shortcuts",
+        "wording",
+    ],
 )
 def test_the_examples_of_the_module_hold(name: str) -> None:
     results = doctest.testmod(importlib.import_module(f"evaluation.{name}"))

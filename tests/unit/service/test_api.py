@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,12 +25,16 @@ from support.app_client import (
     value_of,
 )
 
-from contract.manifest import fingerprint
+from contract.calibration import Calibration
+from contract.labels import Label
+from contract.manifest import CONTRACT_VERSION, Manifest, fingerprint
+from service.app import create_app
 from service.engine.base import Generation, Prompt
 from service.engine.fake import FakeEngine
 from service.errors import EngineDeadError
 from service.lifecycle import State
 from service.runtime import Runtime
+from service.weights import Weights
 
 pytestmark = pytest.mark.anyio
 
@@ -379,6 +384,10 @@ async def test_info_says_what_is_served(client: httpx.AsyncClient) -> None:
     assert body["model"]["engine"] == "fake"
     assert body["model"]["trained"] is False
     assert body["engine"] == {"name": "fake", "version": "1", "device": "none", "dtype": "none"}
+    assert body["hardware"]["accelerator"] is None
+    assert body["hardware"]["num_cores"] >= 1
+    assert body["hardware"]["processor"].strip()
+    assert body["weights_sha256"] is None
     assert body["contract"] == fingerprint()
     assert body["calibration"] == {"temperature": 1.0, "threshold": 0.5}
     assert body["label_token_ids"] == {"hallucination": 1, "correct": 2}
@@ -394,6 +403,28 @@ async def test_info_says_what_is_served(client: httpx.AsyncClient) -> None:
         "request_timeout_s": 60.0,
     }
     assert set(body["cold_start_s"]) == {"download", "load", "warm_up", "total"}
+
+
+async def test_info_names_the_adapter_that_the_weights_were_exported_from() -> None:
+    settings = fake_settings()
+    manifest = Manifest(
+        contract_version=CONTRACT_VERSION,
+        fingerprint=fingerprint(),
+        label_token_ids={Label.HALLUCINATION: 1, Label.CORRECT: 2},
+        calibration=Calibration(),
+        base_model="acme/base",
+        base_revision="main",
+        trained=True,
+        weights_sha256="ab" * 32,
+    )
+    weights = Weights(Path(), "tiny", "0123", manifest)
+    app = create_app(settings, FakeEngine(settings), lambda settings, progress: weights)
+    async with app.router.lifespan_context(app):
+        await asyncio.wait_for(app.state.runtime.lifecycle.loaded.wait(), 10)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            body = (await client.get("/info")).json()
+    assert body["weights_sha256"] == "ab" * 32
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch", reason="needs the training libraries")
 pytest.importorskip("peft", reason="needs the training libraries")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
+from support.made_baseline import make_baseline  # noqa: E402
 from support.made_run import COMMIT, make_config, make_run, write_json  # noqa: E402
 from support.small_disk import mounted  # noqa: E402
 from support.tiny_model import END, write_tiny_model  # noqa: E402
@@ -288,7 +289,9 @@ def test_an_evaluation_of_other_weights_is_not_taken(
     change_tensors(run, lambda tensors: next(iter(tensors.values())).mul_(1.01))
     folder = export(make_config(base, kind="adapter"), run)
     assert "holds no evaluation of these weights" in caplog.text
+    assert "baseline.json is missing: the export will have no baseline" in caplog.text
     assert not (folder / "evaluation.json").exists()
+    assert not (folder / "baseline.json").exists()
     assert (
         "were not evaluated: nothing is known of their quality"
         in (folder / "README.md").read_text()
@@ -296,6 +299,28 @@ def test_an_evaluation_of_other_weights_is_not_taken(
     manifest = read_manifest(folder)
     assert manifest is not None
     assert manifest.golden_metrics == {}
+
+
+def test_a_baseline_of_the_weights_goes_along(
+    base: Path, run: RunFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = run.evaluation / "baseline.json"
+    make_baseline(weights_sha256=hash_adapter(run.path / "grpo" / "adapter")).write(path)
+    folder = export(make_config(base, kind="adapter"), run)
+    assert (folder / "baseline.json").read_bytes() == path.read_bytes()
+    assert "baseline.json" in read_record(folder).files
+    assert "baseline" not in caplog.text
+    assert (
+        "`baseline.json` holds the verdicts on the 2 cases of the golden set, to compare a "
+        "deployment with: balanced accuracy 1.000 with vllm 0.31.0 in float32 on Made-up 3000, "
+        "2 cores, and 50.0% other verdicts in a second pass." in (folder / "README.md").read_text()
+    )
+
+
+def test_the_contract_names_the_adapter(merged: Path, made: RunFolder) -> None:
+    manifest = read_manifest(merged)
+    assert manifest is not None
+    assert manifest.weights_sha256 == hash_adapter(made.path / "grpo" / "adapter")
 
 
 def test_the_newest_evaluation_of_the_weights_is_taken(made: RunFolder, tmp_path: Path) -> None:

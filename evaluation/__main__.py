@@ -1,0 +1,168 @@
+"""``python -m evaluation``: measure a running service on the golden set.
+
+    python -m evaluation baseline --url http://127.0.0.1:8000 --out baseline.json
+
+``baseline`` asks for every case twice and keeps what was said, with the figures and with what the
+two passes differ in (``evaluation/baseline.py``).
+
+Exit codes: 0 done; 2 could not measure, or a wrong argument: the message says what to do, and
+nothing was written; 130 Ctrl-C, nothing was written either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from client import DetectorClient, DetectorError
+from client.api_key import DEFAULT_KEY_ENV, read_api_key
+from evaluation.baseline import Baseline
+from evaluation.errors import EvaluationError
+from evaluation.golden_set import load_golden_set
+from evaluation.measuring import measure_baseline
+from evaluation.progress import Progress
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument(
+        "--set", type=Path, dest="golden", metavar="FILE",
+        help="a golden set in place of the project's own",
+    )  # fmt: skip
+    shared.add_argument(
+        "--wait", type=_seconds, default=120.0, metavar="S",
+        help="wait so long until the service is ready; default 120",
+    )  # fmt: skip
+    shared.add_argument(
+        "--concurrency", type=_count, default=8, metavar="N", help="requests at once; default 8"
+    )
+    shared.add_argument(
+        "--api-key-env", metavar="NAME",
+        help=f"environment variable that holds the API key (default {DEFAULT_KEY_ENV})",
+    )  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python -m evaluation",
+        description="Measure a running service on the golden set.",
+        epilog="Exit codes: 0 done, 2 could not measure or wrong argument, 130 Ctrl-C.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    text = "ask for every case twice and keep what was said"
+    baseline = commands.add_parser("baseline", parents=[shared], help=text, description=text)
+    baseline.add_argument("--url", required=True, help="such as http://127.0.0.1:8000")
+    baseline.add_argument(
+        "--out", required=True, type=Path, metavar="FILE", help="where to write; replaced if there"
+    )
+    baseline.set_defaults(run=_run_baseline)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit code.
+
+    Args:
+        arguments: Of the command line; this process's own where None.
+    """
+    options = make_parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+    except KeyboardInterrupt:
+        _say("stopped; nothing was written")
+        return 130
+    except (EvaluationError, DetectorError) as error:
+        _say(f"could not measure: {error}")
+        return 2
+    return code
+
+
+def _run_baseline(options: argparse.Namespace) -> int:
+    golden = load_golden_set(options.golden)
+    _check_out(options.out)
+    with _connect(options.url, options.api_key_env) as client, Progress() as progress:
+        _await_ready(client, options.url, options.wait)
+        baseline = measure_baseline(
+            client,
+            golden.cases,
+            golden.sha256,
+            concurrency=options.concurrency,
+            progress=progress,
+        )
+    try:
+        baseline.write(options.out)
+    except OSError as error:
+        raise EvaluationError(f"{options.out} cannot be written ({error.strerror})") from error
+    _say(_describe(baseline, options.out))
+    return 0
+
+
+def _connect(url: str, key_name: str | None) -> DetectorClient:
+    try:
+        return DetectorClient(url, api_key=read_api_key(key_name))
+    except ValueError as error:
+        raise EvaluationError(f"no request can be sent: {error}") from error
+
+
+def _await_ready(client: DetectorClient, url: str, budget_s: float) -> None:
+    """Wait until the service takes requests.
+
+    Raises:
+        EvaluationError: It does not in time, or never will.
+    """
+    try:
+        if not client.ready():
+            _say(f"waiting up to {budget_s:g} s until {url} is ready")
+            client.wait_ready(budget_s)
+    except DetectorError as error:
+        raise EvaluationError(
+            f"{url} is not ready ({error}): is the service running there? --wait S waits longer"
+        ) from error
+
+
+def _check_out(path: Path) -> None:
+    """Find out before the measurement, not after it, that its result cannot be written."""
+    if path.is_dir():
+        raise EvaluationError(f"{path} is a folder: name a file with --out")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EvaluationError(f"{path.parent} cannot be made ({error.strerror})") from error
+    if not os.access(path.parent, os.W_OK):
+        raise EvaluationError(f"{path.parent} cannot be written: name another file with --out")
+
+
+def _describe(baseline: Baseline, path: Path) -> str:
+    overall, noise = baseline.overall, baseline.noise
+    text = (
+        f"{path}: {baseline.num_cases} cases, balanced accuracy {overall.balanced_accuracy:.3f}, "
+        f"F1 {overall.f1:.3f}, unreadable {overall.unreadable_rate:.1%}. The second pass gave "
+        f"another verdict on {noise.flip_rate:.1%}"
+    )
+    if noise.max_probability_change is not None:
+        text += f", and probabilities that differ by at most {noise.max_probability_change:.2g}"
+    return text
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 1000:
+        raise argparse.ArgumentTypeError("must be in [1, 1000]")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("must be above 0 and finite")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())
