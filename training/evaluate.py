@@ -274,8 +274,19 @@ def _calibrate(config: RunConfig, run: RunFolder, judged: Judge, judging: _Judgi
         if each.log_odds is not None
     ]
     labels, odds = [label for label, _ in read], [value for _, value in read]
-    calibration = Calibration(fit_temperature(odds, labels), 0.5)
-    probabilities = [_probability(value, calibration) for value in odds]
+    calibration = Calibration()
+    thresholds: Sequence[ThresholdRow] = ()
+    if len(set(labels)) == len(Label):
+        calibration = Calibration(fit_temperature(odds, labels), 0.5)
+        probabilities = [_probability(value, calibration) for value in odds]
+        thresholds = threshold_table(probabilities, labels)
+    else:
+        logger.warning(
+            "%d of %d validation rows have a readable reply, not of both classes: the temperature "
+            "stays 1. Train the form of a reply first ([warmstart])",
+            len(read),
+            len(records),
+        )
     write_json(
         run.evaluation / CALIBRATION_NAME,
         {
@@ -283,7 +294,7 @@ def _calibrate(config: RunConfig, run: RunFolder, judged: Judge, judging: _Judgi
             "threshold": calibration.threshold,
             "num_rows": len(read),
             WEIGHTS_KEY: judged.revision,
-            "thresholds": [_threshold_json(row) for row in threshold_table(probabilities, labels)],
+            "thresholds": [_threshold_json(row) for row in thresholds],
         },
     )
     return calibration
