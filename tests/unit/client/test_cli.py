@@ -267,7 +267,7 @@ def test_ctrl_c_keeps_what_is_done(stub, rows, out):
     process = start(stub, rows(12), "--out", out, "--concurrency", "2")
     wait_for(lambda: partial.exists() and partial.read_bytes().count(b"\n") == 5)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=5)
+    _, stderr = process.communicate(timeout=60)
     release.set()
     assert process.returncode == 130
     assert b"Traceback" not in stderr
@@ -284,7 +284,7 @@ def test_two_runs_do_not_write_to_one_file(stub, rows, out, capsys):
         assert "another run is writing" in capsys.readouterr().err
         assert partial.exists()
         release.set()
-        process.communicate(timeout=5)
+        process.communicate(timeout=60)
     assert process.returncode == 0
     assert len(read(out)) == 3
 

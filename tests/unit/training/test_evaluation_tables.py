@@ -112,8 +112,9 @@ def test_the_evaluation_that_the_project_writes_is_understood() -> None:
         "data_revisions": {},
         "command": "c",
     }
+    keys = [("qa", "0"), ("qa", "1")]
     content = to_json(
-        evaluate(predictions, None, ["0", "1"], provenance, bootstrap_samples=10, seed=1)
+        evaluate(predictions, None, keys, provenance, bootstrap_samples=10, seed=1)
     )
     tables = tabulate_evaluation("x", content)
     assert tables is not None
