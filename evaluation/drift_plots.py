@@ -1,4 +1,4 @@
-"""Pictures of a comparison: reliability, histograms of the probability, confusion; before, after."""
+"""Pictures of a comparison: reliability, histograms of the probability, and confusion, twice."""
 
 from __future__ import annotations
 
