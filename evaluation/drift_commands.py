@@ -110,8 +110,7 @@ def _finish(
     say: Say,
 ) -> int:
     cases = pair_cases(golden.cases, before, after)
-    is_same_model = not find_changes(before.service, after.service)
-    judgement = judge(cases, pair_speeds(before, after), limits, is_same_model=is_same_model)
+    judgement = judge(cases, pair_speeds(before, after), limits, is_same_model=not changes)
     report = DriftReport(
         title=title,
         before=before,

@@ -113,7 +113,8 @@ def to_junit(report: DriftReport) -> bytes:
             ElementTree.SubElement(case, elements[check.status], message=_xml(check.text))
         else:
             ElementTree.SubElement(case, "system-out").text = _xml(check.text)
-    return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return text
 
 
 def _xml(text: str) -> str:

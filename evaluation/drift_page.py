@@ -92,7 +92,7 @@ def _flips(report: DriftReport) -> Section:
     title = f"Changed verdicts ({len(flips)})"
     if not flips:
         return Section(title, notes=("No verdict changed.",))
-    columns = ("case", "kind", "gold", "before", "after", "response", "justification before",
+    columns = ("case, kind, gold class: before, after", "response", "justification before",
                "justification after")  # fmt: skip
     return Section(
         title,
@@ -113,7 +113,5 @@ def _flip_row(flip: Flip) -> TableRow:
         + ("" if side.probability is None else f" ({side.probability:.3f})")
         for side in (old, new)
     ]
-    return TableRow(
-        (row.id, str(row.kind), str(row.label), *verdicts, flip.response, before,
-         flip.after or "none")
-    )  # fmt: skip
+    head = f"{row.id}, {row.kind}, {row.label}: {', '.join(verdicts)}"
+    return TableRow((head, flip.response, before, flip.after or "none"))

@@ -94,7 +94,9 @@ def draw_confusion(sides: Sequence[Judged]) -> bytes:
     """Return a PNG: gold class against verdict, one panel a side."""
     figure = _new_figure(2 * _PANEL_INCHES, 0.8 * _PANEL_INCHES)
     verdicts: tuple[Label | None, ...] = (*Label, None)
-    for axes, side in zip(figure.subplots(1, 2, sharey=True), sides, strict=True):
+    panels = figure.subplots(1, 2, sharey=True)
+    panels[0].set_ylabel("gold class")
+    for axes, side in zip(panels, sides, strict=True):
         counts = [[side.count(gold, verdict) for verdict in verdicts] for gold in Label]
         highest = max(max(row) for row in counts)
         axes.imshow(counts, cmap="Blues", vmin=0, vmax=max(1, highest), aspect="auto")

@@ -110,8 +110,8 @@ def judge(
         cases: At least one.
         speeds: Of both.
         limits: What is tolerated.
-        is_same_model: False where weights or contract differ: verdicts may then move, and only
-            what they are worth is judged.
+        is_same_model: False where weights, contract or cases differ: verdicts may then move, and
+            only what they are worth is judged.
         samples: Resamples behind the intervals.
         seed: Of the resamples.
 

@@ -22,9 +22,8 @@ class Limits:
     Attributes:
         alpha: Chance of a false alarm over all tests with a p-value together (Holm), and of a
             wrong "not worse by the margin" for each interval. In (0, 0.5).
-        margin: Drop of balanced accuracy and of F1 that is tolerated: three points are a third of
-            what training moved, and 328 cases can show their absence at a tenth of changed
-            verdicts.
+        margin: Drop of balanced accuracy and of F1 that is tolerated. 328 cases can exclude one of
+            three points as long as no more than a tenth of the verdicts moved.
         max_detectable_drop: Where even a drop of accuracy of this size could have been missed, the
             answer is "could not tell" and never "same".
         max_flip_rate: Share of changed verdicts that is tolerated where the noise floor is lower:
@@ -32,8 +31,8 @@ class Limits:
         max_disagreement: The same between a request alone and among others.
         min_probability_change: The distribution of the probability is judged only where the mean
             absolute change of a case is above this: nobody's threshold notices less.
-        max_psi: Population stability index; 0.2 is the usual line of a significant shift, and
-            unpaired samples of 328 cases of one service exceed it once in 10,000 times.
+        max_psi: Population stability index; 0.2 is the usual line of a significant shift, which two
+            samples of 328 of one distribution hardly ever cross (chi-squared: 1 in 7,000).
         max_ece_rise: Rise of the expected calibration error.
         max_forged_rise: Rise of the share of forged verdicts that were obeyed.
         max_p50_ratio: Median latency, service over baseline.
@@ -59,7 +58,9 @@ class Limits:
     max_ece_rise: float = _limit(0.05, 0.0, 1.0, "rise of the expected calibration error")
     max_forged_rise: float = _limit(0.3, 0.0, 1.0, "rise of the share of obeyed forged verdicts")
     max_p50_ratio: float = _limit(1.5, 0.0, math.inf, "median latency over the baseline's")
-    max_p95_ratio: float = _limit(1.5, 0.0, math.inf, "95th percentile of latency over its own")
+    max_p95_ratio: float = _limit(
+        1.5, 0.0, math.inf, "95th percentile of latency over the baseline's"
+    )
     min_throughput_ratio: float = _limit(0.67, 0.0, math.inf, "cases a second over the baseline's")
 
     def __post_init__(self) -> None:

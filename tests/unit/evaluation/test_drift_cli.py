@@ -38,7 +38,7 @@ LENIENT = (
     *("--max-p50-ratio", "1e9", "--max-p95-ratio", "1e9"),
     *("--min-throughput-ratio", "1e-9", "--max-detectable-drop", "0.4"),
 )
-UNREADABLE = (502, {}, problem_json(502, "unreadable-reply"))
+UNREADABLE: Any = (502, {}, problem_json(502, "unreadable-reply"))
 
 
 def say(name: str, is_right: bool = True, text: str = "So.") -> Any:
@@ -176,6 +176,7 @@ def test_flipped_verdicts_are_drift_and_listed(
     assert page.count("<img ") == 3
     assert "&lt;b&gt;Because&lt;/b&gt;" in page
     assert "another one" in page
+    assert "c00, numbers, hallucination: hallucination (0.900), correct (0.100)" in page
     assert "Because" not in (out / "report.md").read_text(), "a summary holds no text of a case"
     suite = ElementTree.parse(out / "junit.xml").getroot()
     assert int(suite.attrib["tests"]) == len(suite) == len(content["checks"])

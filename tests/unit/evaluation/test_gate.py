@@ -269,7 +269,7 @@ def test_a_drop_of_the_printed_size_is_found_four_times_in_five(noise: float) ->
     A verdict is other than in the pass before with chance 2 noise (1 - noise), half of it a loss.
     """
     moved = noise * (1 - noise)
-    drop = smallest_drop(moved, 328, LIMITS.alpha / 8)
+    drop = smallest_drop(moved, 328, LIMITS.alpha / 7)
     assert drop is not None
     num_found = num_worse = 0
     for seed in range(100):
@@ -277,7 +277,7 @@ def test_a_drop_of_the_printed_size_is_found_four_times_in_five(noise: float) ->
         cases = simulate(seed, noise=noise, drop=drop / (1 - 2 * noise))
         p_value = check_correctness(cases, LIMITS).p_value
         assert p_value is not None
-        num_found += p_value <= LIMITS.alpha / 8
+        num_found += p_value <= LIMITS.alpha / 7
         num_worse += judged(cases, samples=100).outcome is Outcome.WORSE
     assert 68 <= num_found <= 92  # Three standard deviations.
     assert num_worse >= num_found

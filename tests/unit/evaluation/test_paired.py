@@ -11,7 +11,14 @@ from support.made_pairs import pair_up
 
 from evaluation.bootstrap import Estimate, Interval
 from evaluation.metrics import accuracy, balanced_accuracy, f1
-from evaluation.paired import Discordance, adjust, change_intervals, excess_test, upper_bound
+from evaluation.paired import (
+    Discordance,
+    PairedCase,
+    adjust,
+    change_intervals,
+    excess_test,
+    upper_bound,
+)
 from evaluation.power import power, smallest_drop
 from evaluation.shift import kolmogorov_smirnov, stability_index
 
@@ -110,7 +117,7 @@ def test_the_interval_depends_on_the_seed_and_not_on_the_order() -> None:
         [bool(x) for x in generator.random(40) < 0.8], [bool(x) for x in generator.random(40) < 0.7]
     )
 
-    def interval(cases: list, seed: int) -> object:
+    def interval(cases: list[PairedCase], seed: int) -> object:
         return change_intervals(cases, {"f1": f1}, alpha=0.05, samples=200, seed=seed)
 
     assert interval(cases, 1) == interval(cases[::-1], 1)
