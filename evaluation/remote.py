@@ -54,10 +54,14 @@ class Served:
     Attributes:
         model: Its id.
         revision: Which weights.
+        contract_version: Of the service.
+        contract: Fingerprint of what the service asks and reads.
     """
 
     model: str
     revision: str
+    contract_version: int
+    contract: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +85,15 @@ def describe_service(url: str) -> Served:
     """
     try:
         with DetectorClient(url) as client:
-            model = client.info()["model"]
-        return Served(str(model["id"]), str(model["revision"]))
-    except (DetectorError, KeyError, TypeError) as error:
+            info = client.info()
+        model = info["model"]
+        return Served(
+            str(model["id"]),
+            str(model["revision"]),
+            int(info["contract_version"]),
+            str(info["contract"]),
+        )
+    except (DetectorError, KeyError, TypeError, ValueError) as error:
         raise EvaluationError(
             f"{url} does not say what it serves ({error}): is the service running there?"
         ) from error

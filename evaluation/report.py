@@ -15,7 +15,15 @@ from evaluation.files import write_whole
 from evaluation.markdown import to_markdown
 from evaluation.plot import draw_reliability
 from evaluation.prediction import Prediction
-from evaluation.slices import LENGTH_MATCHED, OVERALL, FitRow, Measuring, Slice, SliceKind
+from evaluation.slices import (
+    LENGTH_MATCHED,
+    OVERALL,
+    FitRow,
+    Measuring,
+    RowKey,
+    Slice,
+    SliceKind,
+)
 
 __all__ = ["Evaluation", "ReportPaths", "evaluate", "to_json", "to_markdown", "write_report"]
 
@@ -65,10 +73,10 @@ class ReportPaths:
 def evaluate(
     predictions: Sequence[Prediction],
     fit_rows: Sequence[FitRow] | None,
-    length_matched_ids: Collection[str],
+    length_matched: Collection[RowKey],
     provenance: Mapping[str, Any],
     *,
-    parts: Mapping[str, Collection[str]] | None = None,
+    parts: Mapping[str, Collection[RowKey]] | None = None,
     bootstrap_samples: int = 1000,
     seed: int = 1,
 ) -> Evaluation:
@@ -79,18 +87,19 @@ def evaluate(
         fit_rows: Rows that the predictions do not cover, such as the training split, to fit the
             thresholds of the shortcuts on. A slice without such rows of both classes fits them on
             itself, which favours the shortcuts.
-        length_matched_ids: Ids of rows whose pair has responses of the same length, among the
+        length_matched: (set, id) of rows whose pair has responses of the same length, among the
             predictions and, to fit on, among ``fit_rows``.
         provenance: What was measured and how; ``REQUIRED_PROVENANCE`` must be in it. The contract's
             version and fingerprint are this code's where it does not say otherwise.
-        parts: Further slices: name -> ids, such as ``raw`` and ``treated``. As with length-matched
-            rows, each gives a slice over all sets and, where there are several, one for each.
+        parts: Further slices: name -> (set, id), such as ``raw`` and ``treated``. As with
+            length-matched rows, each gives a slice over all sets and, where there are several, one
+            for each.
         bootstrap_samples: Resamples, at least 1.
         seed: Of the bootstrap.
 
     Raises:
-        EvaluationError: There is no prediction, an example occurs twice, an id of a part stands in
-            two sets, or the provenance lacks a value.
+        EvaluationError: There is no prediction, an example occurs twice, or the provenance lacks a
+            value.
     """
     _check(predictions, provenance)
     measuring = Measuring(fit_rows or (), bootstrap_samples, seed)
@@ -103,8 +112,8 @@ def evaluate(
         measuring.average(predictions, sets),
         *sets,
     ]
-    for name, ids in {LENGTH_MATCHED: length_matched_ids, **(parts or {})}.items():
-        slices += _measure_part(measuring, name, frozenset(ids), by_set)
+    for name, keys in {LENGTH_MATCHED: length_matched, **(parts or {})}.items():
+        slices += _measure_part(measuring, name, frozenset(keys), by_set)
     contract = {"contract_version": CONTRACT_VERSION, "contract_fingerprint": fingerprint()}
     return Evaluation({**contract, **provenance}, tuple(slices), bootstrap_samples, seed)
 
@@ -128,22 +137,21 @@ def _check(predictions: Sequence[Prediction], provenance: Mapping[str, Any]) -> 
 def _measure_part(
     measuring: Measuring,
     name: str,
-    ids: frozenset[str],
+    keys: frozenset[RowKey],
     by_set: Mapping[str, Sequence[Prediction]],
 ) -> Iterator[Slice]:
-    """Yield the slice of the ids over all sets and, where there are several, one for each."""
-    chosen = {set_name: [row for row in rows if row.id in ids] for set_name, rows in by_set.items()}
+    """Yield the slice of the rows over all sets and, where there are several, one for each."""
+    chosen = {
+        set_name: [row for row in rows if (set_name, row.id) in keys]
+        for set_name, rows in by_set.items()
+    }
     rows = [row for own in chosen.values() for row in own]
     if not rows:
         return
-    if len({row.id for row in rows}) < len(rows):
-        raise EvaluationError(
-            f"an id of the part {name!r} stands in two sets: make the ids of the sets differ"
-        )
-    yield measuring.measure(name, SliceKind.PART, rows, ids)
+    yield measuring.measure(name, SliceKind.PART, rows, keys)
     cut = [set_name for set_name in sorted(chosen) if chosen[set_name]]
     for set_name in cut if len(by_set) > 1 else []:
-        yield measuring.measure(f"{set_name}, {name}", SliceKind.PART, chosen[set_name], ids)
+        yield measuring.measure(f"{set_name}, {name}", SliceKind.PART, chosen[set_name], keys)
 
 
 def to_json(evaluation: Evaluation) -> dict[str, Any]:

@@ -40,6 +40,10 @@ MACRO = "macro average over sets"
 LENGTH_MATCHED = "length-matched"
 
 
+RowKey = tuple[str, str]
+"""Set and id: ids are unique in a set alone."""
+
+
 class SliceKind(StrEnum):
     """How the rows of a slice were chosen."""
 
@@ -127,7 +131,7 @@ class Measuring:
         name: str,
         kind: SliceKind,
         predictions: Sequence[Prediction],
-        ids: Collection[str] | None = None,
+        keys: Collection[RowKey] | None = None,
     ) -> Slice:
         """Return a slice.
 
@@ -135,13 +139,13 @@ class Measuring:
             name: Of the slice.
             kind: How the rows were chosen.
             predictions: Its rows, at least one.
-            ids: Where rows were chosen by id: shortcuts are fitted on the rows with these ids.
+            keys: Where rows were chosen one by one: shortcuts are fitted on those of these keys.
         """
         set_names = {p.set_name for p in predictions}
         fit_rows: list[FitRow] = [
             row
             for row in self.fit_rows
-            if row.set_name in set_names and (ids is None or row.id in ids)
+            if row.set_name in set_names and (keys is None or (row.set_name, row.id) in keys)
         ]
         is_fit_here = len({row.label for row in fit_rows}) < len(Label)
         table = shortcut_table(predictions if is_fit_here else fit_rows, predictions)

@@ -364,7 +364,7 @@ class ExportConfig(_Section):
     repo: Repo | None = None
     """Where `push` uploads to."""
     tag: Name | None = None
-    """Tag of the upload."""
+    """Tag of the upload; `v<contract version>-<hash of the weights>` where unset."""
     is_private: bool = True
     """Whether a repository that `push` makes is private."""
     license: str = Field(default="apache-2.0", min_length=1)

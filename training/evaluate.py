@@ -4,32 +4,41 @@ Judged is the run's last adapter, another adapter or checkpoint, a folder of wei
 of the Hub at a commit, ``base`` for the model as training begins with it, or a running service by
 its URL. Each set gives its own rows and those that a treatment made, apart: raw HaluEval QA is
 decided by a full stop (docs/data.md).
+
+What was judged is kept in the folder of the reports until they are written: an evaluation that was
+interrupted goes on from there. A service is asked again.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
 
 from contract.calibration import Calibration, LabelLogprobs
 from contract.labels import Label
 from evaluation.calibration import ThresholdRow, fit_temperature, threshold_table
 from evaluation.prediction import Prediction
-from evaluation.remote import describe_service, predict_remotely
+from evaluation.remote import predict_remotely
 from evaluation.report import Evaluation, evaluate, write_report
-from training.config import ModelConfig, RunConfig
-from training.errors import ExportError, ModelError
-from training.judged_rows import choose_rows, find_length_matched, find_parts
+from training.config import RunConfig
+from training.errors import ExportError
+from training.inputs import describe_contract
+from training.judged_rows import (
+    Fitting,
+    choose_rows,
+    find_length_matched,
+    find_parts,
+    leave_out_long,
+)
+from training.judges import BASE, Judge, check_weights, find_judge
 from training.judging import Judgement, judge, judge_shortly
-from training.merging import hash_adapter
+from training.kept_judgements import KeptJudgements
 from training.models import Codec, base_folder, load_policy, load_tokenizer
-from training.provenance import find_commit, find_data_revisions, find_hardware
+from training.provenance import describe_model, find_commit, find_data_revisions, find_hardware
 from training.records import Record, read_records
 from training.results import CALIBRATION_NAME, WEIGHTS_KEY, read_calibration
 from training.runs import write_json
@@ -39,32 +48,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BASE = "base"
-_CHUNK = 256
+_CHUNK_BATCHES = 8
+"""Batches between two lines of progress; so much is judged anew after an interruption at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """What is evaluated.
-
-    Attributes:
-        name: Of the report's files.
-        model: What it is, for the report.
-        revision: Which one: the adapter's hash, a commit, what a service says.
-        adapter: Folder of the adapter, where it is one.
-        url: Of the service, where it is one.
-        model_config: To load it with, where it is neither.
-    """
-
-    name: str
-    model: str
-    revision: str
-    adapter: Path | None = None
-    url: str | None = None
-    model_config: ModelConfig | None = None
-
-
-def evaluate_stage(config: RunConfig, run: RunFolder, what: str | None = None) -> Evaluation:
+def evaluate_stage(
+    config: RunConfig, run: RunFolder, what: str | None = None, command: str = ""
+) -> Evaluation:
     """Judge the test part and write ``evaluation/<name>.{json,md,png}``, and the short path's.
 
     Where it is the run's own last adapter, its temperature is fitted on the validation part first
@@ -74,29 +64,31 @@ def evaluate_stage(config: RunConfig, run: RunFolder, what: str | None = None) -
         config: Of the run.
         run: Its folder, with prepared data.
         what: As the module says; None for the run's last adapter.
+        command: How it was asked for, for the report.
 
     Raises:
-        ModelError: There is nothing to judge under that name.
-        DataError: The data are not prepared.
+        ModelError: There is nothing to judge under that name, or weights of another contract.
+        DataError: The data are not prepared, or no prompt is within the budget.
         EvaluationError: A service did not answer every row.
     """
     judged = find_judge(config, run, what)
-    test = choose_rows(config, read_records(run.data("test")))
+    rows = choose_rows(config, read_records(run.data("test")))
     fit_rows = read_records(run.data("train"))
-    served = _read_temperature(run, judged.revision)
-    ask = _ask_service(judged.url, served) if judged.url else _ask_model(config, judged)
-    calibration = Calibration()
+    served = Calibration(_read_temperature(run, judged.revision))
+    kept = _keep_judgements(config, run, judged)
+    judging = _ask_service(judged.url, served) if judged.url else _ask_model(config, judged, kept)
+    fitting = judging.fit(rows)
+    test = fitting.kept
+    calibration = served if judged.url else Calibration()
     if what is None:
-        validation = choose_rows(config, read_records(run.data("validation")))
-        calibration = _calibrate(run, judged, validation, ask(validation, False))
-    elif judged.url is not None:
-        calibration = Calibration(served)
+        calibration = _calibrate(config, run, judged, judging)
     # The same for both paths: neither depends on what was said.
     matched, parts = find_length_matched([*test, *fit_rows]), find_parts(test)
-    provenance = _provenance(config, judged, what, calibration)
+    provenance = _provenance(config, judged, calibration)
+    provenance |= {"command": command or _guess_command(config, what), **_left_out(config, fitting)}
     results = []
     for name, is_short in ((judged.name, False), (f"{judged.name}-short-path", True)):
-        predictions = _predict(test, ask(test, is_short), calibration)
+        predictions = _predict(test, judging.ask(test, is_short), calibration)
         report = evaluate(
             predictions,
             fit_rows,
@@ -108,6 +100,8 @@ def evaluate_stage(config: RunConfig, run: RunFolder, what: str | None = None) -
         )
         logger.info("%s", write_report(run.evaluation, name, report).markdown)
         results.append(report)
+    if kept is not None:
+        kept.forget()
     return results[0]
 
 
@@ -123,8 +117,24 @@ class _Told:
 _Ask = Callable[[Sequence[Record], bool], list[_Told]]
 
 
-def _ask_service(url: str, temperature: float) -> _Ask:
-    """Ask a service; its probabilities are taken back to the odds before calibration."""
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """How rows are judged.
+
+    Attributes:
+        ask: Rows, and whether on the short path -> what was said.
+        fit: Parts rows by what can be asked.
+    """
+
+    ask: _Ask
+    fit: Callable[[Sequence[Record]], Fitting]
+
+
+def _ask_service(url: str, calibration: Calibration) -> _Judging:
+    """Ask a service; its probabilities are taken back to the odds before calibration.
+
+    Long prompts are its own matter: it has a limit of its own.
+    """
 
     def ask(records: Sequence[Record], is_short: bool) -> list[_Told]:
         report = _progress("asked")
@@ -132,29 +142,32 @@ def _ask_service(url: str, temperature: float) -> _Ask:
         return [
             _Told(
                 each.verdict,
-                None if each.probability is None else temperature * _log_odds(each.probability),
+                _log_odds(each.probability, calibration),
                 each.justification,
             )
             for each in told
         ]
 
-    return ask
+    return _Judging(ask, lambda records: Fitting(list(records), []))
 
 
-def _log_odds(probability: float) -> float:
+def _log_odds(probability: float | None, calibration: Calibration) -> float | None:
+    """Return the odds of before a calibration; None where there are none."""
+    if probability is None:
+        return None
     # A service gives six digits.
     probability = min(max(probability, 1e-6), 1 - 1e-6)
-    return math.log(probability / (1 - probability))
+    return calibration.temperature * math.log(probability / (1 - probability))
 
 
-def _ask_model(config: RunConfig, judged: Judge) -> _Ask:
+def _ask_model(config: RunConfig, judged: Judge, kept: KeptJudgements | None) -> _Judging:
     model, codec = _load(config, judged)
 
     def ask(records: Sequence[Record], is_short: bool) -> list[_Told]:
         if is_short:
             judgements = judge_shortly(model, codec, records, config.evaluation.batch_size)
         else:
-            judgements = _judge_all(config, model, codec, records)
+            judgements = _judge_all(config, model, codec, records, kept)
         return [
             _Told(
                 each.label if each.is_readable else None,
@@ -164,72 +177,68 @@ def _ask_model(config: RunConfig, judged: Judge) -> _Ask:
             for each in judgements
         ]
 
-    return ask
+    def fit(records: Sequence[Record]) -> Fitting:
+        # Attention over a prompt of any length would take memory without limit.
+        return leave_out_long(records, codec, config.model.max_prompt_tokens)
 
-
-def find_judge(config: RunConfig, run: RunFolder, what: str | None) -> Judge:
-    """Return what a word on the command line means.
-
-    Raises:
-        ModelError: Nothing.
-    """
-    if what is None:
-        adapter = run.last_adapter(config)
-        url = config.evaluation.url
-        return Judge(adapter.parent.name, config.model.name, hash_adapter(adapter), adapter, url)
-    if what.startswith(("http://", "https://")):
-        served = describe_service(what)
-        return Judge("service", served.model, served.revision, url=what)
-    if what == BASE:
-        return Judge(
-            BASE, config.model.name, config.model.revision or BASE, None, None, config.model
-        )
-    folder = Path(what)
-    if (folder / "adapter_config.json").is_file():
-        name = f"{folder.parent.name}-{folder.name}"
-        return Judge(name, config.model.name, hash_adapter(folder), folder)
-    if (folder / "config.json").is_file():
-        model_config = config.model.model_copy(update={"name": str(folder.resolve())})
-        return Judge(folder.name, folder.name, "folder", model_config=model_config)
-    repo, at, revision = what.partition("@")
-    if at and not folder.exists():
-        fields = {**config.model.model_dump(), "name": repo, "revision": revision}
-        try:
-            model_config = ModelConfig.model_validate(fields)
-        except ValidationError as error:
-            raise ModelError(f"{what} is not org/repo@<40 hex digits>: {error}") from error
-        return Judge(repo.replace("/", "-"), repo, revision, model_config=model_config)
-    raise ModelError(
-        f"{what} is no adapter, no folder of weights, no URL, and no org/repo@revision: give one "
-        f"of them, {BASE!r} for the base model, or nothing for the run's last adapter"
-    )
+    return _Judging(ask, fit)
 
 
 def _load(config: RunConfig, judged: Judge) -> tuple[Any, Codec]:
     model_config = judged.model_config or config.model
     folder = base_folder(model_config)
+    if judged.adapter is None and judged.name != BASE:
+        check_weights(folder)
     codec = Codec(load_tokenizer(folder))
     model = load_policy(model_config, folder, adapter=judged.adapter, seed=config.seed)
     model.eval()
     return model, codec
 
 
+def _keep_judgements(config: RunConfig, run: RunFolder, judged: Judge) -> KeptJudgements | None:
+    """Return where judgements are kept; None where nothing says which weights they are of."""
+    if judged.url is not None or not judged.is_pinned:
+        return None
+    made_from = [
+        judged.revision,
+        judged.model,
+        describe_model(config),
+        config.model.dtype,
+        config.rl.max_completion_tokens,
+        config.evaluation.batch_size,
+        describe_contract(),
+        find_commit(),
+    ]
+    path = run.evaluation / f"{judged.name}.judged.jsonl"
+    return KeptJudgements(path, json.dumps(made_from))
+
+
 def _judge_all(
-    config: RunConfig, model: Any, codec: Codec, records: Sequence[Record]
+    config: RunConfig,
+    model: Any,
+    codec: Codec,
+    records: Sequence[Record],
+    kept: KeptJudgements | None,
 ) -> list[Judgement]:
-    """Judge in chunks of like length, with progress."""
+    """Judge in chunks of like length, with progress; chunks that are kept are not judged again."""
     order = sorted(range(len(records)), key=lambda i: len(codec.prompt(records[i].example)))
     told: dict[int, Judgement] = {}
     report = _progress("judged")
-    for start in range(0, len(order), _CHUNK):
-        part = order[start : start + _CHUNK]
-        judgements = judge(
-            model,
-            codec,
-            [records[i] for i in part],
-            config.rl.max_completion_tokens,
-            config.evaluation.batch_size,
-        )
+    size = _CHUNK_BATCHES * config.evaluation.batch_size
+    for start in range(0, len(order), size):
+        part = order[start : start + size]
+        rows = [records[i] for i in part]
+        judgements = None if kept is None else kept.find(rows)
+        if judgements is None:
+            judgements = judge(
+                model,
+                codec,
+                rows,
+                config.rl.max_completion_tokens,
+                config.evaluation.batch_size,
+            )
+            if kept is not None:
+                kept.add(rows, judgements)
         told.update(zip(part, judgements, strict=True))
         report(len(told), len(records))
     return [told[i] for i in range(len(records))]
@@ -255,10 +264,10 @@ def _read_temperature(run: RunFolder, revision: str) -> float:
         return 1.0
 
 
-def _calibrate(
-    run: RunFolder, judged: Judge, records: Sequence[Record], told: Sequence[_Told]
-) -> Calibration:
+def _calibrate(config: RunConfig, run: RunFolder, judged: Judge, judging: _Judging) -> Calibration:
     """Fit the temperature on rows that neither training nor the test part holds; write it."""
+    records = judging.fit(choose_rows(config, read_records(run.data("validation")))).kept
+    told = judging.ask(records, False)
     read = [
         (record.label, each.log_odds)
         for record, each in zip(records, told, strict=True)
@@ -317,14 +326,28 @@ def _predict(
     ]
 
 
-def _provenance(
-    config: RunConfig, judged: Judge, what: str | None, calibration: Calibration
-) -> dict[str, Any]:
+def _guess_command(config: RunConfig, what: str | None) -> str:
+    return f"python -m training evaluate {config.name}.toml {what or ''}".strip()
+
+
+def _left_out(config: RunConfig, fitting: Fitting) -> dict[str, Any]:
+    """Return what the report says of rows that were not judged; nothing where all were."""
+    if not fitting.long:
+        return {}
+    return {
+        "rows_over_prompt_budget": {
+            "max_prompt_tokens": config.model.max_prompt_tokens,
+            "num_rows": len(fitting.long),
+            "rows": [f"{record.set_name}/{record.id}" for record in fitting.long],
+        }
+    }
+
+
+def _provenance(config: RunConfig, judged: Judge, calibration: Calibration) -> dict[str, Any]:
     provenance: dict[str, Any] = {
         "model": judged.model,
         "revision": judged.revision,
         "data_revisions": find_data_revisions(config.data),
-        "command": f"python -m training evaluate {config.name}.toml {what or ''}".strip(),
         "commit": find_commit(),
         "hardware": find_hardware(),
         "seed": config.seed,

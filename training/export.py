@@ -39,7 +39,7 @@ from training.merging import (
     save_merged,
 )
 from training.model_card import card
-from training.models import EMBEDDED, Codec, load_tokenizer
+from training.models import EMBEDDED, Codec, load_tokenizer, pick_device
 from training.provenance import find_versions
 from training.results import hide_paths
 from training.runs import (
@@ -201,11 +201,9 @@ def _compare(source: ExportSource, before: list[Answer], folder: Path) -> Compar
     if source.config.export.kind == "adapter":
         answers = ask_probes(source.load(folder), source.codec)
     else:
-        import torch
         from transformers import AutoModelForCausalLM
 
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").to(device).eval()
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").to(pick_device()).eval()
         found = str(model.dtype).removeprefix("torch.")
         if found != source.config.export.dtype:
             raise ExportError(

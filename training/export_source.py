@@ -60,13 +60,9 @@ class ExportSource:
     codec: Codec
 
     def load(self, adapter: Path) -> PreTrainedModel:
-        """Return the base and an adapter in float32, on the GPU where there is one."""
-        import torch
-
+        """Return the base and an adapter in float32."""
         config = self.config.model.model_copy(update={"dtype": "float32"})
-        policy = load_policy(config, self.base, adapter, self.config.seed)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        return policy.to(device).eval()
+        return load_policy(config, self.base, adapter, self.config.seed).eval()
 
 
 def gather(config: RunConfig, run: RunFolder) -> ExportSource:

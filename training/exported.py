@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from contract.manifest import CONTRACT_VERSION
 from training.comparison import Comparison
+from training.config import ExportConfig
 from training.errors import ExportError
 from training.merging import hash_file
 from training.runs import write_json
@@ -76,6 +78,16 @@ def read_record(folder: Path) -> ExportRecord:
     if any(Path(name).name != name for name in names):
         raise ExportError(f"{path} names files outside its folder: export again")
     return record
+
+
+def release_tag(config: ExportConfig, weights_sha256: str) -> str:
+    """Return the tag that ``push`` sets: ``export.tag``, or one that names contract and weights.
+
+    Example:
+        >>> release_tag(ExportConfig(), "0123456789abcdef")
+        'v1-01234567'
+    """
+    return config.tag or f"v{CONTRACT_VERSION}-{weights_sha256[:8]}"
 
 
 def find_changed_files(folder: Path, record: ExportRecord) -> Iterator[str]:

@@ -13,10 +13,11 @@ from training.config import RunConfig
 from training.curriculum import order_prompts, pass_rate
 from training.errors import ConfigError, DataError
 from training.inputs import WARMSTART
+from training.judged_rows import leave_out_long
 from training.judging import label_odds
 from training.models import Codec, base_folder, load_policy, load_tokenizer
 from training.monitor import Monitor
-from training.presets import trainer_options
+from training.presets import find_notes, longest_prompt_tokens, trainer_options
 from training.records import Record, read_records, write_records
 from training.trainer_watch import reporting_integrations, watch
 from training.validation import pick_rows, validate_while_training
@@ -53,6 +54,8 @@ def train(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
     if rl.algorithm == "none":
         logger.info("rl.algorithm is none: nothing to do")
         return
+    for note in find_notes(rl):
+        logger.warning("%s", note)
     folder = base_folder(config.model)
     codec = Codec(load_tokenizer(folder))
     start = None if config.warmstart.kind == "none" else run.stage(WARMSTART).adapter
@@ -65,6 +68,7 @@ def train(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
         write_records(chosen, _choose_prompts(config, run, codec, model))
     prompts = read_records(chosen)
     rows = pick_rows(read_records(run.data("validation")), rl.eval_rows, config.seed)
+    rows = leave_out_long(rows, codec, config.model.max_prompt_tokens).kept
     with Monitor(stage.path, rl.stops) as monitor:
         try:
             trainer = make_trainer(config, stage.path, codec, model, prompts, monitor)
@@ -95,9 +99,7 @@ def _choose_prompts(config: RunConfig, run: RunFolder, codec: Codec, model: Any)
         raise ConfigError("rl.prompts_per_step must be 2 or more: a step holds both classes")
     num_rollouts = -(-rl.max_steps // rl.num_iterations) * rl.prompts_per_step
     repeats = {each.name: each.repeat for each in config.data.sets}
-    limit = min(
-        config.model.max_prompt_tokens, rl.max_prompt_tokens or config.model.max_prompt_tokens
-    )
+    limit = longest_prompt_tokens(config)
     records = read_records(run.data("train"))
     candidates = [r for r in records if len(codec.prompt(r.example)) <= limit]
     if not candidates:
@@ -175,8 +177,6 @@ def _arguments(config: RunConfig, folder: Path) -> GRPOConfig:
         max_steps=rl.max_steps,
         per_device_train_batch_size=rl.prompts_per_forward * rl.num_generations,
         gradient_accumulation_steps=rl.prompts_per_step // rl.prompts_per_forward,
-        # The order is made already, with both classes in every step.
-        shuffle_dataset=False,
         learning_rate=rl.learning_rate,
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=rl.warmup_steps,
@@ -192,5 +192,5 @@ def _arguments(config: RunConfig, folder: Path) -> GRPOConfig:
         remove_unused_columns=False,
         dataloader_pin_memory=False,
         report_to=reporting_integrations(config.report_to),
-        **trainer_options(rl),
+        **trainer_options(rl, longest_prompt_tokens(config)),
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from contract.manifest import CONTRACT_VERSION, fingerprint
 from training.config import RunConfig
+from training.merging import ADAPTER_TENSORS, hash_adapter
 
 DATA, WARMSTART, EVALUATION, EXPORT, PUSH = "data", "warmstart", "evaluation", "export", "push"
 """Folders of the stages; the reinforcement stage's is named after its algorithm."""
@@ -33,7 +34,15 @@ _FREE = (
 # Where an upload goes: the export is the same.
 _WHERE_TO = ("export.repo", "export.tag", "export.is_private")
 
+ADAPTER_KEY = "adapter's weights"
+"""What ``warmstart.adapter`` was: its path alone would let another one be put in its place."""
+
 Inputs = dict[str, object]
+
+
+def describe_contract() -> str:
+    """Return this code's contract as the markers name it."""
+    return f"version {CONTRACT_VERSION}, {fingerprint()}"
 
 
 def stage_inputs(config: RunConfig, stage: str, run: Path) -> Inputs:
@@ -56,9 +65,12 @@ def stage_inputs(config: RunConfig, stage: str, run: Path) -> Inputs:
     whole = config.model_dump(mode="json", include=set(sections))
     free = _FREE if stage == PUSH else (*_FREE, *_WHERE_TO)
     inputs = {key: value for key, value in _flatten(whole) if not key.startswith(free)}
-    inputs["contract"] = f"version {CONTRACT_VERSION}, {fingerprint()}"
+    inputs["contract"] = describe_contract()
     if stage != DATA:
         inputs["data/train.jsonl"] = _digest(run / DATA / "train.jsonl")
+        adapter = config.warmstart.adapter
+        if adapter is not None and (adapter / ADAPTER_TENSORS).is_file():
+            inputs[ADAPTER_KEY] = hash_adapter(adapter)
     if stage in (EVALUATION, EXPORT, PUSH):
         for name in (WARMSTART, config.rl.algorithm):
             adapter = run / name / "adapter" / "adapter_model.safetensors"
@@ -69,6 +81,8 @@ def stage_inputs(config: RunConfig, stage: str, run: Path) -> Inputs:
 def changed_inputs(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """Return ``key: old -> new`` for every difference.
 
+    An adapter that is gone, or that markers of before it was recorded do not name, is none.
+
     Example:
         >>> changed_inputs({"seed": 1, "rl.beta": 0.0}, {"seed": 2, "rl.beta": 0.0})
         ['seed: 1 -> 2']
@@ -77,6 +91,7 @@ def changed_inputs(old: Mapping[str, object], new: Mapping[str, object]) -> list
         f"{key}: {old.get(key, 'not there')} -> {new.get(key, 'not there')}"
         for key in sorted({*old, *new})
         if old.get(key) != new.get(key)
+        and not (key == ADAPTER_KEY and (key not in old or key not in new))
     ]
 
 

@@ -6,14 +6,14 @@ Plain transformers, for training and its checks; serving has its own engine, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from contract.errors import UnreadableReplyError
 from contract.labels import Label
 from contract.reply import Verdict, parse, split_justification
-from training.models import Codec, label_log_odds
+from training.models import Codec, find_end_ids, label_log_odds
 from training.tries import Target, fold, pad_left, target_logits
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def generate(
     import torch
     from transformers import LogitsProcessorList
 
-    pad = int(codec.tokenizer.pad_token_id or 0)
+    pad, ends = int(codec.tokenizer.pad_token_id or 0), find_end_ids(model, codec)
     tokens, mask = (each.to(model.device) for each in pad_left(prompts, pad))
     odds: list[torch.Tensor] = []
 
@@ -186,20 +186,21 @@ def generate(
             attention_mask=mask,
             max_new_tokens=max_new_tokens,
             do_sample=False,
-            eos_token_id=codec.tokenizer.eos_token_id,
+            eos_token_id=sorted(ends),
             pad_token_id=pad,
             repetition_penalty=1.0,
             logits_processor=LogitsProcessorList([read_odds]),
         )
     rows, values = output[:, tokens.shape[1] :].tolist(), torch.stack(odds, 1).tolist()
-    return [_to_reply(codec, *each) for each in zip(rows, values, strict=True)]
+    return [_to_reply(codec, ends, *each) for each in zip(rows, values, strict=True)]
 
 
-def _to_reply(codec: Codec, row: list[int], odds: list[float]) -> Reply:
-    end, labels = codec.tokenizer.eos_token_id, set(codec.label_token_ids.values())
-    own = row[: row.index(end)] if end in row else row
+def _to_reply(codec: Codec, ends: Collection[int], row: list[int], odds: list[float]) -> Reply:
+    labels = set(codec.label_token_ids.values())
+    length = next((i for i, token in enumerate(row) if token in ends), None)
+    own = row[:length]
     place = max((i for i, token in enumerate(own) if token in labels), default=None)
-    return Reply(own, None if place is None else odds[place], is_truncated=end not in row)
+    return Reply(own, None if place is None else odds[place], is_truncated=length is None)
 
 
 def autocast(model: PreTrainedModel) -> torch.autocast:

@@ -17,6 +17,7 @@ from evaluation.baseline import Baseline
 from evaluation.slices import LENGTH_MATCHED, SliceKind
 from training.comparison import Comparison
 from training.config import RunConfig
+from training.exported import release_tag
 from training.licences import find_data_source, find_model_licence
 from training.results import Results, SliceResult
 
@@ -148,12 +149,14 @@ def _serving(config: RunConfig, manifest: Manifest) -> Iterator[str]:
         return
     repo = config.export.repo or "org/repo"
     yield "```"
-    yield f"DETECTOR_MODEL={repo}@{config.export.tag or 'main'} make serve"
+    sha256 = manifest.weights_sha256
+    tag = release_tag(config.export, sha256) if sha256 else config.export.tag or "main"
+    yield f"DETECTOR_MODEL={repo}@{tag} make serve"
     yield "```"
     yield ""
     yield (
-        "A tag or branch is resolved to its commit at the start and logged; name the commit's 40 "
-        "hex digits instead to pin it."
+        "The tag is resolved to its commit at the start and logged; name the commit's 40 hex "
+        "digits instead to pin it."
     )
 
 

@@ -109,6 +109,9 @@ def load_policy(
         adapter: A trained adapter to go on from; else a fresh one, which changes nothing yet.
         seed: Of a fresh adapter, and of the tiny model.
 
+    Returns:
+        The policy on ``pick_device``: not every stage has a trainer that would move it.
+
     Raises:
         ModelError: The weights or the adapter cannot be loaded.
     """
@@ -122,7 +125,7 @@ def load_policy(
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"the weights in {folder} cannot be loaded: {error}") from error
     if adapter is not None:
-        return _load_adapter(model, adapter)
+        return _load_adapter(model, adapter).to(pick_device())
     lora = LoraConfig(
         r=config.rank,
         lora_alpha=config.alpha,
@@ -131,7 +134,27 @@ def load_policy(
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, lora)
+    # Drawn on the CPU and moved then, so that a seed gives one and the same adapter everywhere.
+    policy: PeftModel = get_peft_model(model, lora)
+    return policy.to(pick_device())
+
+
+def pick_device() -> str:
+    """Return where a policy computes: on the GPU if torch sees one, which ROCm calls cuda too."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def find_end_ids(model: PreTrainedModel, codec: Codec) -> set[int]:
+    """Return the tokens that end a reply, as TRL's trainers and vLLM have them.
+
+    They are the tokenizer's own and those of the model's generation settings.
+    """
+    settings = model.generation_config
+    own = None if settings is None else settings.eos_token_id
+    listed = own if isinstance(own, list) else [own]
+    return {int(token) for token in (codec.tokenizer.eos_token_id, *listed) if token is not None}
 
 
 def _load_adapter(model: PreTrainedModel, adapter: Path) -> PeftModel:

@@ -23,6 +23,7 @@ from training.errors import CheckpointError
 from training.inputs import WARMSTART, changed_inputs, stage_inputs
 from training.judging import autocast
 from training.merging import hash_adapter
+from training.models import find_end_ids
 from training.rollouts import draw
 from training.runs import write_json
 from training.treatment import group_pairs
@@ -130,14 +131,6 @@ def draw_replies(
         drawn += _read_part(path, part)
     model.train(was_training)
     return drawn
-
-
-def find_end_ids(model: PeftModel, codec: Codec) -> set[int]:
-    """Return the tokens that end a reply, as TRL's trainers have them."""
-    settings = model.generation_config
-    own = None if settings is None else settings.eos_token_id
-    listed = own if isinstance(own, list) else [own]
-    return {int(token) for token in (codec.tokenizer.eos_token_id, *listed) if token is not None}
 
 
 def _draw(

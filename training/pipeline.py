@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -104,6 +106,19 @@ def run_all(job: Job, actions: Actions | None = None) -> None:
                 logger.info("%s: passed over, %s", stage, reason)
                 continue
             _do(stage, job, actions or ACTIONS)
+            free_memory()
+
+
+def free_memory() -> None:
+    """Give back what a stage leaves behind, so that the next one finds room for a model of its own.
+
+    Models and trainers refer to each other in circles, and torch keeps the memory of a GPU.
+    """
+    gc.collect()
+    # Imported by the stage, or there is nothing to free.
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _do(stage: Stage, job: Job, actions: Actions) -> None:
@@ -219,11 +234,11 @@ def _evaluate(job: Job) -> None:
 
     with job.run.lock("evaluation"):
         if job.what is not None:
-            evaluate_stage(job.config, job.run, job.what)
+            evaluate_stage(job.config, job.run, job.what, job.command)
             return
         place = job.run.stage(EVALUATION)
         place.mark_started(job.config)
-        evaluate_stage(job.config, job.run, None)
+        evaluate_stage(job.config, job.run, None, job.command)
         place.finish(job.config)
 
 

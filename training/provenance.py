@@ -1,9 +1,13 @@
-"""Where a run comes from: commit, versions, hardware, data; ``config.json`` of the run folder."""
+"""Where a run comes from: commit, versions, hardware, data.
+
+``config.json`` of the run folder is of the latest command, ``configs.jsonl`` of all in their order.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
+import json
 import logging
 import os
 import platform
@@ -16,11 +20,12 @@ from pathlib import Path
 
 from contract.manifest import CONTRACT_VERSION, fingerprint
 from training.config import DataConfig, RunConfig
-from training.runs import write_json
+from training.runs import write_json, write_text
 
 logger = logging.getLogger(__name__)
 
 CONFIG_NAME = "config.json"
+HISTORY_NAME = "configs.jsonl"
 
 _ROOT = Path(__file__).resolve().parent.parent
 _LIBRARIES = (
@@ -43,10 +48,13 @@ def write_resolved(
 ) -> Path:
     """Write the whole configuration and where the run comes from; return the file.
 
+    What earlier commands wrote stays in ``configs.jsonl``, one line each: an evaluation does not
+    make the training's settings forgotten.
+
     Args:
         run_dir: The run's folder.
         config: Of the run, defaults included.
-        extra: More to keep, such as the command line.
+        extra: More to keep, such as the command line and the stage.
     """
     path = run_dir / CONFIG_NAME
     resolved: dict[str, object] = {
@@ -61,8 +69,21 @@ def write_resolved(
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **(extra or {}),
     }
+    history = run_dir / HISTORY_NAME
+    earlier = _read_history(history, path)
+    write_text(history, earlier + json.dumps(resolved) + "\n")
     write_json(path, resolved)
     return path
+
+
+def _read_history(history: Path, latest: Path) -> str:
+    """Return the lines so far; of a run of before there were any, the one command that is left."""
+    if history.is_file():
+        return history.read_text(encoding="utf-8")
+    try:
+        return json.dumps(json.loads(latest.read_text(encoding="utf-8"))) + "\n"
+    except (OSError, ValueError):
+        return ""
 
 
 @functools.cache

@@ -33,7 +33,7 @@ from huggingface_hub.hf_api import RepoSibling
 
 from training.config import RunConfig
 from training.errors import PushError
-from training.exported import RECORD_NAME, ExportRecord, read_record
+from training.exported import RECORD_NAME, ExportRecord, read_record, release_tag
 from training.inputs import PUSH
 from training.merging import hash_file
 from training.release_checks import find_faults, find_warnings
@@ -89,10 +89,11 @@ def push(
             "export.repo=org/name"
         )
     record = read_record(run.export)
+    tag = release_tag(config.export, record.weights_sha256)
     files = _plan(run.export, record)
     endpoint = (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
     if dry_run:
-        _write_plan(out, config, f"{endpoint}/{repo}", files)
+        _write_plan(out, config, f"{endpoint}/{repo}", tag, files)
     faults = find_faults(config, run, record)
     if faults:
         raise PushError("nothing is pushed:\n" + "\n".join(f"  - {fault}" for fault in faults))
@@ -101,19 +102,19 @@ def push(
     if dry_run:
         out.write("All checks passed; nothing was sent.\n")
         return None
-    commit = _Upload(config, repo, endpoint, files).run()
+    commit = _Upload(config, repo, endpoint, tag, files).run()
     write_json(
         run.path / PUSH / PUSH_RECORD_NAME,
         {
             "endpoint": endpoint,
             "repo": repo,
             "commit": commit,
-            "tag": config.export.tag,
+            "tag": tag,
             "weights_sha256": record.weights_sha256,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         },
     )
-    out.write(f"{repo} is at commit {commit}\n")
+    out.write(f"{repo} is at commit {commit}, tag {tag}\n")
     if record.kind == "merged":
         out.write(f"Serve it: DETECTOR_MODEL={repo}@{commit} make serve\n")
     return commit
@@ -130,10 +131,11 @@ def _plan(folder: Path, record: ExportRecord) -> list[PlannedFile]:
     return planned
 
 
-def _write_plan(out: TextIO, config: RunConfig, url: str, files: Sequence[PlannedFile]) -> None:
+def _write_plan(
+    out: TextIO, config: RunConfig, url: str, tag: str, files: Sequence[PlannedFile]
+) -> None:
     total_bytes = sum(file.size_bytes for file in files)
     kind = "private" if config.export.is_private else "public"
-    tag = config.export.tag or "no tag"
     out.write(f"{len(files)} files, {total_bytes} bytes -> {url} ({kind}, {tag})\n")
     for file in files:
         out.write(f"{file.size_bytes:>14} {file.sha256} {file.path.name}\n")
@@ -143,21 +145,27 @@ class _Upload:
     """One push to one repository."""
 
     def __init__(
-        self, config: RunConfig, repo: str, endpoint: str, files: Sequence[PlannedFile]
+        self,
+        config: RunConfig,
+        repo: str,
+        endpoint: str,
+        tag: str,
+        files: Sequence[PlannedFile],
     ) -> None:
         self._export = config.export
         self._message = f"Run {config.name}: {config.export.kind} weights in {config.export.dtype}"
         self._repo = repo
         self._endpoint = endpoint
+        self._tag = tag
         self._files = files
         self._api = HfApi(endpoint=endpoint)
 
     def run(self) -> str:
         get_session().timeout = httpx.Timeout(_TIMEOUT_S)
-        tag = self._export.tag
+        tag = self._tag
         with self._errors("asking for the repository"):
             self._api.create_repo(self._repo, private=self._export.is_private, exist_ok=True)
-            head = self._find_head(tag)
+            head = self._find_head()
             there = self._list(head) if head else []
         stale = self._find_stale(there)
         if stale:
@@ -177,19 +185,18 @@ class _Upload:
         done = f"the files are there as commit {commit}; "
         with self._errors("checking what arrived", done):
             self._verify(commit)
-        if tag is not None:
-            with self._errors(f"setting the tag {tag}", done + "push again to set the tag: "):
-                self._api.create_tag(self._repo, tag=tag, revision=commit)
+        with self._errors(f"setting the tag {tag}", done + "push again to set the tag: "):
+            self._api.create_tag(self._repo, tag=tag, revision=commit)
         return commit
 
-    def _find_head(self, tag: str | None) -> str | None:
+    def _find_head(self) -> str | None:
         refs = self._api.list_repo_refs(self._repo)
         for ref in refs.tags:
-            if ref.name == tag:
+            if ref.name == self._tag:
                 raise PushError(
-                    f"{self._repo} has the tag {tag} already, at commit {ref.target_commit}: a tag "
-                    "is never moved, somebody may serve it. Choose another: export and push with "
-                    "--set export.tag=..."
+                    f"{self._repo} has the tag {self._tag} already, at commit "
+                    f"{ref.target_commit}: a tag is never moved, somebody may serve it. Choose "
+                    "another: export and push with --set export.tag=..."
                 )
         return next((ref.target_commit for ref in refs.branches if ref.name == _BRANCH), None)
 

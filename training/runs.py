@@ -1,8 +1,9 @@
 """The run folder: where everything lies, what is finished, and who may write.
 
-Below ``runs/<name>/``: ``config.json``, ``data/``, ``warmstart/``, a folder named after the
-algorithm, ``evaluation/`` and ``export/``. A stage leaves ``STARTED`` when it begins and ``DONE``
-when all is written; both hold what it was made from, so that a change is noticed.
+Below ``runs/<name>/``: ``config.json``, ``configs.jsonl``, ``data/``, ``warmstart/``, a folder
+named after the algorithm, ``evaluation/`` and ``export/``. A stage leaves ``STARTED`` when it
+begins and ``DONE`` when all is written; both hold what it was made from, so that a change is
+noticed.
 """
 
 from __future__ import annotations
@@ -332,9 +333,16 @@ def _sync(path: Path) -> None:
 def is_disk_full(error: BaseException) -> bool:
     """Say whether a fault, or what caused it, is a full disk.
 
-    torch and safetensors wrap the system's error in their own; only its words remain.
+    torch and safetensors wrap the system's error in their own; only its words remain. Where a file
+    is so small that its end alone does not fit, torch says of its place that it is another.
     """
-    words = ("No space left on device", "os error 28", "Disk quota exceeded", "file write failed")
+    words = (
+        "No space left on device",
+        "os error 28",
+        "Disk quota exceeded",
+        "file write failed",
+        "] . unexpected pos ",
+    )
     each: BaseException | None = error
     while each is not None:
         if isinstance(each, OSError) and each.errno in (errno.ENOSPC, errno.EDQUOT):

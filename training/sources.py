@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,9 @@ FIELDS = ("response", "label", "knowledge", "question", "pair_id", "id", "task")
 """Fields of a record that a column can be mapped to; the first two are needed."""
 
 _NEEDED_FIELDS = FIELDS[:2]
+
+_NO_VALUE = ("nan", "NaN")
+"""What a table's missing number becomes where it is written as a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def load_set(config: SetConfig, data_dir: Path, seed: int) -> LoadedSet:
         records = (
             _map_rows(config, rows_in_file, str(path))
             if config.kind == "file"
-            else (_from_folder_row(config, path, number, row) for number, row in rows_in_file)
+            else _read_folder_rows(config, path, rows_in_file)
         )
         loaded = LoadedSet(tuple(records), f"sha256:{_digest(path)}", str(path))
     if not loaded.records:
@@ -153,8 +157,38 @@ def _read_parquet(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         table = parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a Parquet file that can be read ({error})") from error
-    for batch in table.to_batches(max_chunksize=1000):
-        yield from enumerate(batch.to_pylist(), 1)
+    rows = (row for batch in table.to_batches(max_chunksize=1000) for row in batch.to_pylist())
+    yield from enumerate(rows, 1)
+
+
+class _Ids:
+    """The ids of a set so far: a second row of the same id would stand for the first."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, str] = {}
+
+    def add(self, identity: str, place: str) -> None:
+        """Take an id.
+
+        Raises:
+            DataError: The set holds it already; both places are named.
+        """
+        first = self._places.setdefault(identity, place)
+        if first != place:
+            raise DataError(
+                f"{place}: the id {identity!r} is that of {first} too: give each row its own, or "
+                "map no column to id, and rows are numbered. What rows of one case share is pair_id"
+            )
+
+
+def _read_folder_rows(
+    config: SetConfig, path: Path, rows: Iterable[tuple[int, Mapping[str, Any]]]
+) -> Iterator[Record]:
+    ids = _Ids()
+    for number, row in rows:
+        record = _from_folder_row(config, path, number, row)
+        ids.add(record.id, f"{path}, line {number}")
+        yield record
 
 
 def _from_folder_row(config: SetConfig, path: Path, number: int, row: Mapping[str, Any]) -> Record:
@@ -186,6 +220,7 @@ def _map_rows(
     for field in _NEEDED_FIELDS:
         if field not in columns:
             raise DataError(f"set {config.name!r}: columns must say which column is {field}")
+    ids = _Ids()
     for number, row in rows:
         place = f"{origin}, row {number}"
         missing = [column for column in columns.values() if column not in row]
@@ -193,14 +228,17 @@ def _map_rows(
             raise DataError(
                 f"{place}: there is no column {missing[0]!r}; it has {', '.join(map(str, row))}"
             )
-        yield _map_row(config, row, number, place)
+        record = _map_row(config, row, number, place)
+        ids.add(record.id, place)
+        yield record
 
 
 def _map_row(config: SetConfig, row: Mapping[str, Any], number: int, place: str) -> Record:
     columns = config.columns
 
     def cell(field: str) -> Any:
-        return row[columns[field]] if field in columns else None
+        value = row[columns[field]] if field in columns else None
+        return None if isinstance(value, str) and value.strip() in _NO_VALUE else value
 
     def spot(field: str) -> str:
         return f"{place}, column {columns.get(field, '-')!r} ({field})"
@@ -220,8 +258,15 @@ def _map_row(config: SetConfig, row: Mapping[str, Any], number: int, place: str)
 
 
 def _read_label(value: Any, mapping: Mapping[str, Label], place: str) -> Label:
-    # A Boolean column comes as True from Parquet and "true" from JSON and CSV users' habit.
-    names = [str(value), str(value).lower()] if isinstance(value, bool) else [str(value).strip()]
+    names = [str(value).strip()]
+    if isinstance(value, bool):
+        # A Boolean column comes as True from Parquet and "true" from JSON and CSV users' habit.
+        names.append(str(value).lower())
+    elif isinstance(value, float) and value.is_integer():
+        # A column of whole numbers with a gap comes as floats.
+        names.append(str(int(value)))
+    elif isinstance(value, str):
+        names.append(names[0].removesuffix(".0"))
     for name in names:
         if name in mapping:
             return mapping[name]
@@ -236,20 +281,29 @@ def _read_label(value: Any, mapping: Mapping[str, Label], place: str) -> Label:
 
 def _need_text(row: Mapping[str, Any], column: str, place: str) -> str:
     value = row.get(column)
-    if value is None:
+    if value is None or _is_nan(value):
         raise DataError(f"{place}: {column!r} is missing: every row needs it")
     text = _read_optional(value, f"{place}, column {column!r}")
     return "" if text is None else text
 
 
 def _read_optional(value: Any, place: str) -> str | None:
-    """Return a text, or None for a missing or blank one; a number is read as its digits."""
-    if value is None:
+    """Return a text, or None for a missing or blank one; a number is read as its digits.
+
+    Tables hold a missing number as NaN, and whole numbers with a gap among them as floats.
+    """
+    if value is None or _is_nan(value):
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise DataError(f"{place}: it must be a text, and is {type(value).__name__}")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     text = str(value)
     return text if text.strip() else None
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _read_knowledge(value: Any, place: str) -> tuple[str, ...] | None:

@@ -103,7 +103,7 @@ class StopRules:
                 f"{step.reward:.2f} (below {config.starved_reward:g})",
                 "draw more replies a prompt (rl.num_generations), raise rl.temperature, train a "
                 "shorter warm start (warmstart.epochs), or leave out prompts that are always or "
-                "never answered right",
+                "never answered right (rl.pass_rate_low, rl.pass_rate_high)",
             ),
         }
 

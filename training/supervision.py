@@ -83,6 +83,7 @@ class _Lesson:
 
     num_prompt_tokens: int
     sequences: list[Taught]
+    label: Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,13 @@ class Group:
         set_name: Where they come from.
         sequences: What is taught.
         num_records: Records behind them.
+        labels: Classes of these.
     """
 
     set_name: str
     sequences: list[Taught]
     num_records: int
+    labels: frozenset[Label] = frozenset()
 
     @property
     def num_tokens(self) -> int:
@@ -216,15 +219,11 @@ def group_records(
             class_weight = class_weights.get(_side(record), 1.0)
             taught = teach(record, codec, config, said, class_weight)
             if taught:
-                lessons.append(_Lesson(num_prompt_tokens, taught))
+                lessons.append(_Lesson(num_prompt_tokens, taught, record.label))
         groups += _cut(pair[0].set_name, lessons)
     if num_long:
-        logger.warning(
-            "%d of %d records are left out: prompts over %d tokens (model.max_prompt_tokens)",
-            num_long,
-            len(records),
-            model.max_prompt_tokens,
-        )
+        text = "%d of %d records are left out: prompts over %d tokens (model.max_prompt_tokens)"
+        logger.warning(text, num_long, len(records), model.max_prompt_tokens)
     if not groups:
         raise DataError(
             "there is nothing to teach: raise the weights in [warmstart] or model.max_prompt_tokens"
@@ -274,16 +273,24 @@ def _cut(set_name: str, lessons: Sequence[_Lesson]) -> list[Group]:
 
 def _join(set_name: str, lessons: Sequence[_Lesson]) -> Group:
     sequences = [taught for lesson in lessons for taught in lesson.sequences]
-    return Group(set_name, sequences, len(lessons))
+    return Group(set_name, sequences, len(lessons), frozenset(lesson.label for lesson in lessons))
 
 
-def plan_batches(sizes: Sequence[int], batch_tokens: int, rng: random.Random) -> list[list[int]]:
+def plan_batches(
+    sizes: Sequence[int],
+    batch_tokens: int,
+    rng: random.Random,
+    labels: Sequence[frozenset[Label]] | None = None,
+) -> list[list[int]]:
     """Return an epoch's batches as lists of group numbers, each group once.
+
+    Every batch holds both classes as far as the groups and their sizes permit it.
 
     Args:
         sizes: Distinct tokens of each group.
         batch_tokens: Upper limit of groups x longest group; a larger group is a batch of its own.
         rng: Shuffles.
+        labels: Classes in each group; where None, nothing is asked of them.
     """
     order = list(range(len(sizes)))
     rng.shuffle(order)
@@ -297,8 +304,67 @@ def plan_batches(sizes: Sequence[int], batch_tokens: int, rng: random.Random) ->
                 batch = []
             batch.append(index)
         batches.append(batch)
+    if labels is not None:
+        _mix_classes(batches, sizes, batch_tokens, labels)
     rng.shuffle(batches)
     return batches
+
+
+def _mix_classes(
+    batches: list[list[int]],
+    sizes: Sequence[int],
+    batch_tokens: int,
+    labels: Sequence[frozenset[Label]],
+) -> None:
+    """Swap groups of batches of one class for groups that others can spare, near ones first.
+
+    Near batches hold groups of like size. Nothing is drawn: batches that hold both stay.
+    """
+    counts = [_count_labels(batch, labels) for batch in batches]
+    for one in range(len(batches)):
+        missing = set(Label) - counts[one].keys()
+        if len(missing) != 1:
+            continue
+        (label,) = missing
+        spare = [
+            place
+            for place, count in enumerate(counts)
+            if count[label] > 1 or (count[label] and len(count) == 1)
+        ]
+        for other in sorted(spare, key=lambda place: abs(place - one)):
+            swapped = _swap(batches[one], batches[other], label, sizes, batch_tokens, labels)
+            if swapped is not None:
+                for place, batch in zip((one, other), swapped, strict=True):
+                    batches[place], counts[place] = batch, _count_labels(batch, labels)
+                break
+
+
+def _count_labels(batch: Sequence[int], labels: Sequence[frozenset[Label]]) -> Counter[Label]:
+    return Counter(label for i in batch for label in labels[i])
+
+
+def _swap(
+    one: list[int],
+    other: list[int],
+    label: Label,
+    sizes: Sequence[int],
+    batch_tokens: int,
+    labels: Sequence[frozenset[Label]],
+) -> tuple[list[int], list[int]] | None:
+    """Return both after a swap that gives one a group with the label; None where none fits."""
+
+    def fits(batch: Sequence[int]) -> bool:
+        return len(batch) == 1 or len(batch) * max(sizes[i] for i in batch) <= batch_tokens
+
+    for place, theirs in enumerate(other):
+        if label not in labels[theirs] or (len(one) == 1 and len(labels[theirs]) < len(Label)):
+            continue
+        for own_place, own in enumerate(one):
+            new = [*one[:own_place], theirs, *one[own_place + 1 :]]
+            rest = [*other[:place], own, *other[place + 1 :]]
+            if fits(new) and fits(rest):
+                return new, rest
+    return None
 
 
 def make_batch(groups: Sequence[Group]) -> Batch:

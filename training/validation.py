@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def pick_rows(records: Sequence[Record], num_rows: int, seed: int) -> list[Record]:
     """Return whole pairs, each set as often as any other as long as it lasts, about ``num_rows``.
 
-    A pair with more than eight rows gives eight of them.
+    A pair with more than eight rows gives eight of them. Leave out prompts over the budget first
+    (``judged_rows.leave_out_long``).
     """
     rng = random.Random(seed)  # noqa: S311 - no secret hangs on it
     pairs: dict[str, dict[str, list[Record]]] = {}

@@ -24,6 +24,7 @@ from training.distillation import distil
 from training.errors import ConfigError, ModelError
 from training.evidence import gold_answers, justify_record
 from training.inputs import WARMSTART, stage_inputs
+from training.judged_rows import leave_out_long
 from training.models import Codec, base_folder, load_policy, load_tokenizer
 from training.monitor import Monitor
 from training.records import Record, read_records
@@ -59,7 +60,10 @@ def plan_training(groups: Sequence[Group], config: RunConfig) -> list[list[int]]
         for index, group in enumerate(groups):
             times = repeats[group.set_name] * share
             chosen += [index] * (int(times) + (rng.random() < times % 1))
-        batches = plan_batches([sizes[i] for i in chosen], config.warmstart.batch_tokens, rng)
+        labels = [groups[i].labels for i in chosen]
+        batches = plan_batches(
+            [sizes[i] for i in chosen], config.warmstart.batch_tokens, rng, labels
+        )
         steps += [[chosen[i] for i in batch] for batch in batches]
     return steps[: config.warmstart.max_steps]
 
@@ -173,6 +177,7 @@ def _train(
         )
         watch(trainer, monitor)
         rows = pick_rows(read_records(run.data("validation")), config.rl.eval_rows, config.seed)
+        rows = leave_out_long(rows, codec, config.model.max_prompt_tokens).kept
         validate_while_training(
             trainer,
             monitor,

@@ -189,6 +189,7 @@ def make_export(
         data_revisions={"qa": "sha256:1234"},
         training_commit=COMMIT,
         golden_metrics=parsed.golden_metrics(),
+        weights_sha256=hash_adapter(stage.adapter),
     )
     write_manifest(made.folder, manifest)
     write_json(made.folder / RESULTS_NAME, parsed.raw)

@@ -31,8 +31,8 @@ class Fault:
     """What goes wrong with the next requests.
 
     Attributes:
-        where: ``list``, ``refs`` or a file's name; for uploads ``create``, ``yaml``, ``preupload``,
-            ``batch``, ``upload``, ``verify``, ``commit`` or ``tag``.
+        where: ``list``, ``refs``, ``dataset`` or a file's name; for uploads ``create``, ``yaml``,
+            ``preupload``, ``batch``, ``upload``, ``verify``, ``commit`` or ``tag``.
         times: Requests that it happens to.
         status: Answer with this status.
         headers: Of that answer.
@@ -141,8 +141,22 @@ class _Handler(UploadRoutes):
                 self._list(hub, "/".join(parts[2:4]), "/".join(parts[5:]) or "main")
             elif parts[0] == "cdn":
                 self._send_file(hub, parts[1], parts[2])
+            elif "datasets" in parts[:2]:
+                self._refuse_data()
             elif parts[2] == "resolve":
                 self._resolve(hub, parts[3], parts[4])
+
+    def do_HEAD(self) -> None:
+        self.note_request()
+        with suppress(ConnectionError):
+            self._refuse_data()
+
+    def _refuse_data(self) -> None:
+        """There is no data set here; a fault says how it is refused."""
+        fault = self.find_fault("dataset") or Fault(
+            "dataset", status=401, headers={"X-Error-Code": "RepoNotFound"}
+        )
+        self.answer(fault.status, b"", fault.headers)
 
     def _list(self, hub: StubHub, repo: str, revision: str) -> None:
         fault = self.find_fault("list")

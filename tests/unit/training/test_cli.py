@@ -1,22 +1,25 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import logging
 import os
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from training.__main__ import main
 from training.config_file import load_config
 from training.errors import CheckpointError, ConfigError, StoppedRunError, TrainingError
-from training.pipeline import Job, Stage, run_all, run_stage
+from training.pipeline import Job, Stage, free_memory, run_all, run_stage
 from training.runs import RunFolder
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -105,6 +108,57 @@ def test_a_run_goes_on_where_it_ended(job: Job, made: MadeStages):
     made.ran.clear()
     run_all(replace(job, is_resume=True), made.actions())
     assert made.ran == [Stage.GRPO, Stage.EVALUATE, Stage.EXPORT, Stage.REPORT]
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Garbage stays until somebody asks for its collection."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Circle:
+    """As a trainer and its model are: each holds the other."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_what_a_stage_held_is_free_before_the_next_one(job: Job, made: MadeStages):
+    """Training's model lay beside the one that was evaluated."""
+    held: list[weakref.ref[Circle]] = []
+    is_there: list[bool] = []
+    actions = made.actions()
+
+    def hold(job: Job) -> None:
+        made.actions()[Stage.GRPO](job)
+        held.append(weakref.ref(Circle()))
+        is_there.append(held[0]() is not None)
+
+    def look(job: Job) -> None:
+        made.actions()[Stage.EVALUATE](job)
+        is_there.append(held[0]() is not None)
+
+    run_all(job, {**actions, Stage.GRPO: hold, Stage.EVALUATE: look})
+    assert is_there == [True, False]
+
+
+@pytest.mark.parametrize(("is_gpu", "num_calls"), [(True, 1), (False, 0)])
+def test_the_memory_of_a_gpu_is_given_back(
+    is_gpu: bool, num_calls: int, monkeypatch: pytest.MonkeyPatch
+):
+    calls: list[str] = []
+    cuda = SimpleNamespace(
+        is_available=lambda: is_gpu, empty_cache=lambda: calls.append("empty_cache")
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    free_memory()
+    assert len(calls) == num_calls
+    monkeypatch.delitem(sys.modules, "torch")
+    free_memory()
+    assert "torch" not in sys.modules
 
 
 def test_stages_that_are_turned_off_are_passed_over(tmp_path: Path, made: MadeStages):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -49,15 +50,53 @@ def fault_of(path: Path, *overrides: str) -> str:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONFIGS)))
 def test_every_configuration_of_the_repository_loads(path: Path):
-    config = load_config(path)
-    # Runs of two files must not meet in one folder: the name follows the path.
-    assert config.name == ".".join(path.relative_to(CONFIGS).with_suffix("").parts)
+    assert load_config(path).name.startswith(path.relative_to(CONFIGS).with_suffix("").parts[0])
+
+
+def test_runs_of_two_files_do_not_meet_in_one_folder():
+    assert len({load_config(path).name for path in FILES}) == len(FILES)
 
 
 def test_both_models_have_the_four_experiments():
     experiments = {"qa-knowledge", "qa-no-knowledge", "qa-paired", "summarization"}
     for model in ("qwen2.5-3b", "qwen3-4b"):
         assert {path.stem for path in (CONFIGS / model).glob("*.toml")} == experiments
+
+
+QWEN = [path for path in FILES if path.parent.name.startswith("qwen")]
+GUIDE = CONFIGS.parents[1] / "docs" / "training.md"
+CARDS = r"192 GB \(MI300X\) ([\d.]+), +80 GB \(H100\) ([\d.]+), +24 GB \(RTX 4090\) ([\d.]+)"
+
+
+@pytest.mark.parametrize("path", QWEN, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_configuration_for_a_gpu_says_what_it_takes_on_three_cards(path: Path):
+    text = path.read_text(encoding="utf-8")
+    sizes = re.findall(rf"(?m)^# GB at most: +{CARDS}$", text)
+    times = re.findall(rf"(?m)^# Hours of the run: {CARDS}$", text)
+    assert (len(sizes), len(times)) == (1, 1)
+    assert all(float(size) < card for size, card in zip(sizes[0], (192, 80, 24), strict=True))
+    # The guide's table has the same figures.
+    cells = [f"{size}, {time}" for size, time in zip(sizes[0], times[0], strict=True)]
+    row = f"| `{path.parent.name}/{path.stem}` | {' | '.join(cells)} |"
+    assert row in GUIDE.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("path", QWEN, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_what_a_24_gb_card_needs_can_be_set(path: Path):
+    flags = re.findall(r"--set (\S+)", path.read_text(encoding="utf-8"))
+    config = load_config(path, flags)
+    assert (config.model.dtype, config.rl.rollouts) == ("bfloat16", "hf")
+    assert config.rl.prompts_per_step == load_config(path).rl.prompts_per_step // 4
+    assert config.evaluation.batch_size == 16
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONFIGS)))
+def test_no_file_has_replies_drawn_for_every_row(path: Path):
+    """Treated, HaluEval QA has about 49,000 of them: eight replies each take eight hours."""
+    warmstart = load_config(path).warmstart
+    if warmstart.kind in ("self-distilled", "relabelled"):
+        assert warmstart.num_records is not None
+        assert warmstart.num_records <= 2000
 
 
 def test_the_model_under_a_research_licence_is_not_exported_under_another():

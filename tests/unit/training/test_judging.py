@@ -159,6 +159,20 @@ def test_greedy_replies_are_the_likeliest_tokens_one_by_one(policy: tuple[Any, C
         assert reply.is_truncated is (len(reply.tokens) == 6)
 
 
+def test_a_reply_ends_at_every_token_that_ends_one(
+    policy: tuple[Any, Codec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the tokenizer's own did, where training and serving know those of the model too."""
+    model, codec = policy
+    prompt = codec.prompt(RECORDS[0].example)
+    (rambling,) = generate(model, codec, [prompt], 6)
+    end = rambling.tokens[3]
+    monkeypatch.setattr(model.generation_config, "eos_token_id", [end])
+    (reply,) = generate(model, codec, [prompt], 6)
+    assert reply.tokens == rambling.tokens[: rambling.tokens.index(end)]
+    assert not reply.is_truncated
+
+
 def test_a_reply_without_a_label_has_no_odds(taught: tuple[Any, Codec]) -> None:
     model, codec = taught
     (reply,) = generate(model, codec, [codec.prompt(RECORDS[2].example)], 40)

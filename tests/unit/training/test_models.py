@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="needs the training libraries")
 pytest.importorskip("peft", reason="needs the training libraries")
 
 from support.records import make_record  # noqa: E402
-from support.tiny_model import make_tokenizer, write_tiny_model  # noqa: E402
+from support.tiny_model import END, make_tokenizer, write_tiny_model  # noqa: E402
 
 from contract.example import Example  # noqa: E402
 from contract.labels import Label  # noqa: E402
@@ -25,9 +25,11 @@ from training.errors import ModelError  # noqa: E402
 from training.models import (  # noqa: E402
     Codec,
     base_folder,
+    find_end_ids,
     label_log_odds,
     load_policy,
     load_tokenizer,
+    pick_device,
 )
 
 EXAMPLES = [
@@ -163,6 +165,37 @@ def test_a_fresh_adapter_changes_nothing_and_is_all_that_is_trained(base: Path) 
     assert len(trained) == 2 * 2 * 7  # A and B of seven layers, twice
     assert all("lora_" in name for name in trained)
     assert not any("embed" in name or "lm_head" in name for name in trained)
+
+
+@pytest.mark.parametrize(("is_there", "device"), [(True, "cuda"), (False, "cpu")])
+def test_a_policy_computes_on_a_gpu_where_there_is_one(
+    is_there: bool, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: is_there)
+    assert pick_device() == device
+
+
+def test_a_loaded_policy_is_on_the_device_with_and_without_an_adapter(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evaluation and own replies computed on the CPU of a machine with a GPU."""
+    config = make_model_config(base)
+    load_policy(config, base).save_pretrained(str(tmp_path / "adapter"))
+    # A device that every machine has: it computes nothing.
+    monkeypatch.setattr("training.models.pick_device", lambda: "meta")
+    for adapter in (None, tmp_path / "adapter"):
+        policy = load_policy(config, base, adapter=adapter)
+        assert {parameter.device.type for parameter in policy.parameters()} == {"meta"}
+
+
+def test_replies_end_where_the_trainers_end_them(base: Path, codec: Codec) -> None:
+    model = load_policy(make_model_config(base), base)
+    end = codec.tokenizer.convert_tokens_to_ids(END)
+    assert find_end_ids(model, codec) == {end, end - 1}
+    model.generation_config.eos_token_id = end - 1
+    assert find_end_ids(model, codec) == {end, end - 1}
+    model.generation_config.eos_token_id = None
+    assert find_end_ids(model, codec) == {end}
 
 
 def test_the_adapter_stays_in_full_precision_on_a_base_of_half(base: Path) -> None:

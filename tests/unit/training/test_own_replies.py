@@ -12,7 +12,7 @@ pytest.importorskip("peft", reason="needs the training libraries")
 
 from support.own_replies import make_own_config, replies_folder, write_replies
 from support.taught_model import write_taught_model
-from support.tiny_model import END, make_tokenizer, write_tiny_model
+from support.tiny_model import make_tokenizer, write_tiny_model
 from support.tiny_trainer import make_config, make_records
 
 from contract.labels import Label
@@ -20,7 +20,7 @@ from contract.reply import Verdict
 from training.config import RunConfig
 from training.errors import CheckpointError
 from training.models import Codec, load_policy
-from training.own_replies import PART_RECORDS, OwnReply, draw_replies, find_end_ids, pick_asked
+from training.own_replies import PART_RECORDS, OwnReply, draw_replies, pick_asked
 from training.records import write_records
 from training.runs import RunFolder
 
@@ -74,16 +74,6 @@ def test_whole_pairs_are_asked_up_to_a_number_and_long_prompts_left_out(
     limited = make_config(random_base, model=settings)
     assert pick_asked(limited, codec, RECORDS) == short
     assert f"{4 - len(short)} of 4 records are left out: prompts over" in caplog.text
-
-
-def test_replies_end_where_the_trainers_end_them(random_base: Path) -> None:
-    codec, model = load(make_distil_config(random_base), random_base)
-    end = codec.tokenizer.convert_tokens_to_ids(END)
-    assert find_end_ids(model, codec) == {end, end - 1}
-    model.generation_config.eos_token_id = end - 1
-    assert find_end_ids(model, codec) == {end, end - 1}
-    model.generation_config.eos_token_id = None
-    assert find_end_ids(model, codec) == {end}
 
 
 def test_replies_are_those_to_their_own_records(run: RunFolder, tmp_path: Path) -> None:

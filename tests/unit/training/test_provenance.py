@@ -46,6 +46,25 @@ def test_what_is_resolved_can_be_read_back(tmp_path: Path):
     assert RunConfig.model_validate(resolved["config"]) == CONFIG
 
 
+def test_every_command_of_a_run_stays_on_record(tmp_path: Path):
+    """An evaluation wrote over the command and the settings of the training."""
+    commands = ["python -m training warmstart x.toml", "python -m training evaluate x.toml"]
+    for command in commands:
+        latest = write_resolved(tmp_path, CONFIG, {"command": command})
+    lines = (tmp_path / "configs.jsonl").read_text().splitlines()
+    assert [json.loads(line)["command"] for line in lines] == commands
+    assert RunConfig.model_validate(json.loads(lines[0])["config"]) == CONFIG
+    assert json.loads(lines[1]) == json.loads(latest.read_text())
+
+
+def test_the_one_command_of_an_older_run_stays_on_record(tmp_path: Path):
+    write_resolved(tmp_path, CONFIG, {"command": "older"})
+    (tmp_path / "configs.jsonl").unlink()
+    write_resolved(tmp_path, CONFIG, {"command": "newer"})
+    lines = (tmp_path / "configs.jsonl").read_text().splitlines()
+    assert [json.loads(line)["command"] for line in lines] == ["older", "newer"]
+
+
 def test_a_built_in_model_has_no_revision():
     assert describe_model(CONFIG.model_copy(update={"model": ModelConfig()})) == "embedded"
 

@@ -75,10 +75,26 @@ def test_an_export_becomes_one_commit_and_a_tag(hub: StubHub, made: MadeExport) 
     assert hub.messages == ["Run made: merged weights in bfloat16"]
     assert hub.is_private
     assert text == (
-        f"acme/tiny is at commit {commit}\nServe it: DETECTOR_MODEL=acme/tiny@{commit} make serve\n"
+        f"acme/tiny is at commit {commit}, tag v1\n"
+        f"Serve it: DETECTOR_MODEL=acme/tiny@{commit} make serve\n"
     )
     record = json.loads((made.run.path / "push" / "push.json").read_text())
     assert (record["repo"], record["commit"], record["tag"]) == ("acme/tiny", commit, "v1")
+
+
+def test_without_a_tag_of_ones_own_contract_and_weights_name_it(
+    hub: StubHub, made: MadeExport
+) -> None:
+    """A push without export.tag left no tag at all."""
+    tag = "v1-33fbcd84"
+    _, plan = push_made(made, dry_run=True)
+    assert plan.splitlines()[0].endswith(f"(private, {tag})")
+    commit, text = push_made(made)
+    assert hub.tags == {tag: commit}
+    assert text.startswith(f"acme/tiny is at commit {commit}, tag {tag}\n")
+    assert json.loads((made.run.path / "push" / "push.json").read_text())["tag"] == tag
+    with pytest.raises(PushError, match=f"has the tag {tag} already"):
+        push_made(made)
 
 
 def test_the_token_goes_to_the_hub_and_not_to_its_storage(hub: StubHub, made: MadeExport) -> None:
@@ -130,11 +146,11 @@ def test_a_later_push_replaces_all_of_the_earlier_one(
 
 
 def test_pushing_the_same_again_makes_no_commit(hub: StubHub, made: MadeExport) -> None:
-    first, _ = push_made(made)
+    first, _ = push_made(made, tag="v1")
     num_uploads = len(hub.paths("/upload/"))
-    second, _ = push_made(made, tag="v1")
+    second, _ = push_made(made, tag="v2")
     assert second == first
-    assert hub.tags == {"v1": first}
+    assert hub.tags == {"v1": first, "v2": first}
     assert len(hub.paths("/upload/")) == num_uploads
     assert len(hub.messages) == 1
 
@@ -150,7 +166,7 @@ def test_private_weights_do_not_go_into_a_public_repository(hub: StubHub, made: 
     push_made(made, is_private=False)
     assert not hub.is_private
     with pytest.raises(PushError, match=r"is public, and export.is_private is true"):
-        push_made(made)
+        push_made(made, tag="v2")
 
 
 def test_an_adapter_is_pushed_without_a_word_on_serving_it(hub: StubHub, tmp_path: Path) -> None:
@@ -158,8 +174,8 @@ def test_an_adapter_is_pushed_without_a_word_on_serving_it(hub: StubHub, tmp_pat
         "adapter_config.json": b'{"base_model_name_or_path": "acme/base"}',
         "adapter_model.safetensors": safetensors_bytes(9),
     }
-    commit, text = push_made(make_export(tmp_path / "run", files, kind="adapter"))
-    assert text == f"acme/tiny is at commit {commit}\n"
+    commit, text = push_made(make_export(tmp_path / "run", files, kind="adapter"), tag="v1")
+    assert text == f"acme/tiny is at commit {commit}, tag v1\n"
 
 
 REFUSALS: dict[str, tuple[Fault, str]] = {
@@ -255,7 +271,7 @@ def test_a_tag_that_fails_names_the_commit_and_is_set_by_a_new_push(
 
 
 def test_a_commit_that_lacks_bytes_is_noticed(hub: StubHub, made: MadeExport) -> None:
-    push_made(made)
+    push_made(made, tag="v0")
     commit = hub.branches["main"]
     hub.commits[commit]["config.json"] += b" "
     hub.branches["main"] = COMMIT
@@ -267,7 +283,7 @@ def test_a_commit_that_lacks_bytes_is_noticed(hub: StubHub, made: MadeExport) ->
     lose("model.safetensors")
     with pytest.raises(PushError, match=r"does not hold model.safetensors as it was sent"):
         push_made(made, tag="v1")
-    assert hub.tags == {}
+    assert hub.tags == {"v0": commit}
 
 
 def test_without_a_repository_or_an_export_there_is_nothing_to_push(
@@ -458,7 +474,9 @@ def test_the_card_shows_every_figure_beside_the_rules(made: MadeExport) -> None:
         "| 0.001 | 0.030 | 0.600 (length) | 0.667 |"
     ) in text
     assert "No better than a rule" not in text
-    assert "DETECTOR_MODEL=acme/tiny@main make serve" in text
+    assert "DETECTOR_MODEL=acme/tiny@v1-33fbcd84 make serve" in text
+    assert "acme/tiny@v7 make serve" in card_of(made, make_config(tag="v7"))
+    assert "acme/tiny@main make serve" in card_of(made, weights_sha256=None)
     assert "| qa | [HaluEval QA](https://github.com/RUCAIBox/HaluEval) | MIT; passages" in text
     assert "| own | own | not recorded here: ask its owner before you publish | `-` |" in text
     assert "temperature 1.5; a hallucination from 0.4 on" in text

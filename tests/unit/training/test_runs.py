@@ -45,6 +45,36 @@ def run(tmp_path: Path) -> RunFolder:
     return run
 
 
+def test_another_adapter_in_the_place_of_the_one_gone_on_from_is_noticed(run: RunFolder):
+    """The path alone was recorded: other weights under it passed for the same."""
+    adapter = run.path.parent / "earlier"
+    adapter.mkdir()
+    tensors = adapter / "adapter_model.safetensors"
+    config = make_config(warmstart={"adapter": adapter})
+    for name in ("warmstart", "grpo", "evaluation", "export"):
+        tensors.write_text("one")
+        stage = run.stage(name)
+        stage.mark_started(config)
+        tensors.write_text("other")
+        (change,) = stage.state(config).changes
+        # SHA-256 of the two words.
+        assert change.startswith("adapter's weights: 7692c3ad3540bb80")
+        assert " -> d9298a10d1b07358" in change
+    tensors.unlink()
+    assert run.stage("grpo").state(config).changes == ()
+    assert "adapter's weights" not in stage_inputs(config, "data", run.path)
+
+
+def test_a_marker_of_before_the_adapter_was_recorded_stays_good(run: RunFolder):
+    adapter = run.path.parent / "earlier"
+    config = make_config(warmstart={"adapter": adapter})
+    stage = run.stage("warmstart")
+    stage.finish(config)
+    adapter.mkdir()
+    (adapter / "adapter_model.safetensors").write_text("one")
+    assert stage.state(config).is_finished
+
+
 def test_a_new_stage_begins_from_the_start(run: RunFolder):
     stage = run.stage("grpo")
     assert stage.state(CONFIG) == StageState(is_started=False, is_finished=False, changes=())
@@ -241,6 +271,7 @@ def made_of(cause: BaseException) -> RuntimeError:
         (OSError(errno.EDQUOT, "x"), True),
         (OSError(errno.EACCES, "x"), False),
         (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), True),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 8"), True),
         (RuntimeError("I/O error: No space left on device (os error 28)"), True),
         (made_of(OSError(errno.ENOSPC, "x")), True),
         (ValueError("shape"), False),

@@ -137,6 +137,76 @@ def test_without_a_pair_column_every_row_is_its_own_pair(tmp_path: Path) -> None
     assert [row.pair_id for row in rows] == ["s-1", "s-2"]
 
 
+def test_rows_of_a_long_parquet_file_are_numbered_throughout(tmp_path: Path) -> None:
+    """The number began anew every 1,000 rows, so that two rows shared an id and a pair."""
+    path = tmp_path / "own.parquet"
+    write_parquet(path, [{"answer": f"A {i}", "verdict": "supported"} for i in range(1001)])
+    rows = load_file(path, columns={"response": "answer", "label": "verdict"}).records
+    assert (rows[999].id, rows[999].pair_id) == ("s-1000", "s-1000")
+    assert (rows[1000].id, rows[1000].pair_id) == ("s-1001", "s-1001")
+    assert len({row.pair_id for row in rows}) == 1001
+
+
+def test_a_gap_in_a_column_of_numbers_is_a_missing_value(tmp_path: Path) -> None:
+    """A gap was read as the text "nan", and 7 beside it as "7.0"."""
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    nan = float("nan")
+    path = tmp_path / "own.parquet"
+    columns = {
+        "answer": ["Ada", "Bo", "Cy"],
+        "verdict": pyarrow.array([1.0, 0.0, 1.0]),
+        "report": pyarrow.array([nan, 12.0, 0.5], from_pandas=False),
+        "case": pyarrow.array([7.0, nan, None], from_pandas=False),
+    }
+    parquet.write_table(pyarrow.table(columns), path)
+    labels = {"1": Label.CORRECT, "0": Label.HALLUCINATION}
+    first, second, third = load_file(path, labels=labels).records
+    assert (first.pair_id, first.knowledge, first.label) == ("7", None, Label.CORRECT)
+    assert (second.pair_id, second.knowledge) == ("s-2", ("12",))
+    assert second.label is Label.HALLUCINATION
+    assert (third.pair_id, third.knowledge) == ("s-3", ("0.5",))
+
+
+@pytest.mark.parametrize("gap", ["", " ", "nan", "NaN"])
+def test_a_gap_in_a_csv_file_is_a_missing_value(tmp_path: Path, gap: str) -> None:
+    path = tmp_path / "own.csv"
+    # A response may well be these three letters.
+    write_csv(path, [{"answer": "NaN", "verdict": "1.0", "report": gap, "case": gap}])
+    (row,) = load_file(path, labels={"1": Label.CORRECT}).records
+    assert (row.pair_id, row.knowledge, row.label) == ("s-1", None, Label.CORRECT)
+    assert row.response == "NaN"
+
+
+def test_a_gap_where_a_response_or_a_label_should_be_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    write_jsonl(path, [{**ROW, "answer": float("nan")}])
+    with pytest.raises(DataError, match=r"row 1: 'answer' is missing"):
+        load_file(path)
+    write_jsonl(path, [{**ROW, "verdict": float("nan")}])
+    with pytest.raises(DataError, match=r"row 1, column 'verdict' \(label\): 'nan' is no label"):
+        load_file(path)
+
+
+def test_an_id_that_stands_twice_is_named_with_both_places(tmp_path: Path) -> None:
+    """The second row would have been judged as the first."""
+    path = tmp_path / "rows.jsonl"
+    write_jsonl(path, [FOLDER_ROW, {**FOLDER_ROW, "id": "q-1"}, FOLDER_ROW])
+    with pytest.raises(
+        DataError, match=r"rows.jsonl, line 3: the id 'q-0' is that of .*rows.jsonl, line 1 too"
+    ):
+        load_folder(path)
+    columns = {**COLUMNS, "id": "case"}
+    for ending, write in WRITERS.items():
+        path = tmp_path / f"own.{ending}"
+        write(path, [ROW, ROW])
+        with pytest.raises(
+            DataError, match=rf"own.{ending}, row 2: the id '7' is that of .*, row 1 too: .*pair_id"
+        ):
+            load_file(path, columns=columns)
+
+
 def test_pairs_are_chosen_by_the_seed_and_fewer_are_a_part_of_more(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     write_jsonl(

@@ -61,7 +61,7 @@ def feed(rules: StopRules, *steps: StepStatistics) -> StoppedRunError | None:
             STARVED,
             "100% of the groups earned equal rewards, which teach nothing (limit 80%), at a mean "
             "reward of 0.50 (below 0.7), for 3 steps in a row",
-            "rl.num_generations",
+            "(rl.pass_rate_low, rl.pass_rate_high)",
             id="starved",
         ),
         pytest.param(

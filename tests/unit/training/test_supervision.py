@@ -295,6 +295,60 @@ def test_each_group_stands_in_one_batch_and_no_batch_is_too_large(
     assert plan_batches(sizes, limit, random.Random(seed)) == plan
 
 
+RIGHTS, WRONGS = frozenset({Label.CORRECT}), frozenset({Label.HALLUCINATION})
+
+
+def test_batches_hold_both_classes_where_groups_permit_it() -> None:
+    """Right responses are short and wrong ones long: sorted by length, classes stood apart."""
+    sizes = [10 + i // 50 for i in range(100)]
+    labels = [RIGHTS if i < 50 else WRONGS for i in range(100)]
+    plan = plan_batches(sizes, 44, random.Random(1), labels)
+    assert {frozenset().union(*(labels[i] for i in batch)) for batch in plan} == {RIGHTS | WRONGS}
+    assert sorted(itertools.chain.from_iterable(plan)) == list(range(100))
+    assert max(len(batch) * max(sizes[i] for i in batch) for batch in plan) <= 44
+
+
+def test_a_group_of_both_classes_is_given_to_one_that_stands_alone() -> None:
+    both = RIGHTS | WRONGS
+    # Two of three stand together, and which one is alone is chance.
+    plans = [plan_batches([9] * 3, 20, random.Random(s), [RIGHTS, both, both]) for s in range(9)]
+    assert {tuple(sorted(map(len, plan))) for plan in plans} == {(1, 2)}
+    assert all([0] not in plan for plan in plans)
+    # Here it stays alone: it would be too large beside another.
+    assert [3] in plan_batches([9, 9, 9, 40], 40, random.Random(1), [both, both, both, RIGHTS])
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 90), st.sampled_from([RIGHTS, WRONGS, RIGHTS | WRONGS]))),
+    st.integers(50, 400),
+    st.integers(0, 9),
+)
+def test_mixing_classes_breaks_neither_sizes_nor_whole_batches(
+    groups: list[tuple[int, frozenset[Label]]], limit: int, seed: int
+) -> None:
+    sizes, labels = [size for size, _ in groups], [each for _, each in groups]
+
+    def count_whole(plan: Sequence[Sequence[int]]) -> int:
+        return sum(len(frozenset().union(*(labels[i] for i in batch))) == 2 for batch in plan)
+
+    plain = plan_batches(sizes, limit, random.Random(seed))
+    mixed = plan_batches(sizes, limit, random.Random(seed), labels)
+    assert sorted(itertools.chain.from_iterable(mixed)) == list(range(len(sizes)))
+    for batch in mixed:
+        assert len(batch) == 1 or len(batch) * max(sizes[i] for i in batch) <= limit
+    assert count_whole(mixed) >= count_whole(plain)
+    assert sorted(map(len, mixed)) == sorted(map(len, plain))
+    if count_whole(plain) == len(plain):
+        assert mixed == plain
+
+
+def test_a_group_knows_its_classes(codec: Codec) -> None:
+    (group,) = make_groups(codec, [RIGHT, WRONG])
+    assert group.labels == RIGHTS | WRONGS
+    (group,) = make_groups(codec, [RIGHT])
+    assert group.labels == RIGHTS
+
+
 def test_another_seed_gives_another_order() -> None:
     sizes = list(range(10, 110))
     assert plan_batches(sizes, 300, random.Random(1)) != plan_batches(sizes, 300, random.Random(2))
