@@ -2,6 +2,8 @@
 ACCELERATOR ?= cpu
 MODEL ?= $(or $(DETECTOR_MODEL),embedded)
 PORT ?= $(or $(DETECTOR_PORT),8000)
+URL ?= http://127.0.0.1:$(PORT)
+OUT ?= build/drift
 # More arguments for what the target runs: `make serve ARGS="--log-json"`, `make test ARGS="-k api"`.
 ARGS ?=
 
@@ -20,7 +22,7 @@ RUN = "$(VENV)/bin/python" -m
 
 SHELL = /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help serve test check bench train train-smoke clean
+.PHONY: help serve test check bench drift train train-smoke clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +45,12 @@ check: ## lint, formatting and types
 bench: ## compare with vLLM's own server and with the bare engine, on this machine
 	@$(INSTALL)
 	@exec $(RUN) loadtest.compare $(ARGS)
+
+drift: ## is a service the same as its baseline? (URL=... BASELINE=... OUT=build/drift)
+	@test -n "$(BASELINE)" || { echo 'make drift needs BASELINE=, a file that' \
+		'`python -m evaluation baseline` wrote (docs/evaluation.md)'; exit 2; }
+	@$(INSTALL) --training
+	@exec $(RUN) evaluation drift --url "$(URL)" --baseline "$(BASELINE)" --out "$(OUT)" $(ARGS)
 
 train: ## train and export a model (CONFIG=training/configs/... ARGS="--resume")
 	@test -n "$(CONFIG)" || { echo 'make train needs CONFIG=, one of:'; \

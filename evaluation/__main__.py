@@ -1,12 +1,16 @@
 """``python -m evaluation``: measure a running service on the golden set.
 
     python -m evaluation baseline --url http://127.0.0.1:8000 --out baseline.json
+    python -m evaluation drift --url http://127.0.0.1:8000 --baseline baseline.json --out reports/
+    python -m evaluation compare --a https://production --b https://staging --out reports/
 
 ``baseline`` asks for every case twice and keeps what was said, with the figures and with what the
-two passes differ in (``evaluation/baseline.py``).
+two passes differ in (``evaluation/baseline.py``). ``drift`` says whether a service is the same as
+its baseline, worse or better (``evaluation/gate.py``), and ``compare`` the same of two services.
 
-Exit codes: 0 done; 2 could not measure, or a wrong argument: the message says what to do, and
-nothing was written; 130 Ctrl-C, nothing was written either.
+Exit codes: 0 done, and no drift; 1 drift; 2 could not measure, could not tell, or a wrong argument:
+the message says what to do, and only where the cases could not tell is there a report; 130 Ctrl-C,
+nothing was written.
 """
 
 from __future__ import annotations
@@ -16,15 +20,24 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from client import DetectorClient, DetectorError
 from client.api_key import DEFAULT_KEY_ENV, read_api_key
 from evaluation.baseline import Baseline
 from evaluation.errors import EvaluationError
 from evaluation.golden_set import load_golden_set
+from evaluation.limits import Limits
 from evaluation.measuring import measure_baseline
 from evaluation.progress import Progress
+from evaluation.step_summary import append_summary
+
+if TYPE_CHECKING:
+    from evaluation.drift_commands import Connect
+
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -39,16 +52,14 @@ def make_parser() -> argparse.ArgumentParser:
         help="wait so long until the service is ready; default 120",
     )  # fmt: skip
     shared.add_argument(
-        "--concurrency", type=_count, default=8, metavar="N", help="requests at once; default 8"
-    )
-    shared.add_argument(
         "--api-key-env", metavar="NAME",
         help=f"environment variable that holds the API key (default {DEFAULT_KEY_ENV})",
     )  # fmt: skip
     parser = argparse.ArgumentParser(
         prog="python -m evaluation",
         description="Measure a running service on the golden set.",
-        epilog="Exit codes: 0 done, 2 could not measure or wrong argument, 130 Ctrl-C.",
+        epilog="Exit codes: 0 done and no drift, 1 drift, 2 could not measure, could not tell or "
+        "wrong argument, 130 Ctrl-C.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     text = "ask for every case twice and keep what was said"
@@ -57,8 +68,65 @@ def make_parser() -> argparse.ArgumentParser:
     baseline.add_argument(
         "--out", required=True, type=Path, metavar="FILE", help="where to write; replaced if there"
     )
+    _add_concurrency(baseline, "8", default=8)
     baseline.set_defaults(run=_run_baseline)
+    _add_drift(commands, shared)
+    _add_compare(commands, shared)
     return parser
+
+
+def _add_drift(commands: _Commands, shared: argparse.ArgumentParser) -> None:
+    text = "say whether a service is the same as its baseline, worse, or better"
+    drift = commands.add_parser("drift", parents=[shared], help=text, description=text)
+    drift.add_argument("--url", required=True, help="such as http://127.0.0.1:8000")
+    drift.add_argument(
+        "--baseline", required=True, type=Path, metavar="FILE", help="what `baseline` wrote"
+    )
+    drift.add_argument(
+        "--accept-change", action="store_true",
+        help="compare with a baseline of another model, contract or golden set all the same",
+    )  # fmt: skip
+    _add_out_folder(drift)
+    _add_concurrency(drift, "the baseline's", default=None)
+    _add_limits(drift)
+    drift.set_defaults(run=_run_drift)
+
+
+def _add_compare(commands: _Commands, shared: argparse.ArgumentParser) -> None:
+    text = "compare two services, of which the first is the baseline"
+    compare = commands.add_parser("compare", parents=[shared], help=text, description=text)
+    compare.add_argument("--a", required=True, metavar="URL", help="the one in production")
+    compare.add_argument("--b", required=True, metavar="URL", help="the one that may follow it")
+    compare.add_argument(
+        "--api-key-env-b", metavar="NAME", help="the same for b, where its key is another one"
+    )
+    _add_out_folder(compare)
+    _add_concurrency(compare, "8", default=8)
+    _add_limits(compare)
+    compare.set_defaults(run=_run_compare)
+
+
+def _add_out_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR",
+        help="folder for the reports; earlier ones in it are removed",
+    )  # fmt: skip
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("limits")
+    for each in fields(Limits):
+        group.add_argument(
+            f"--{each.name.replace('_', '-')}", type=float, default=each.default, metavar="X",
+            help=f"{each.metadata['help']}; default {each.default:g}",
+        )  # fmt: skip
+
+
+def _add_concurrency(parser: argparse.ArgumentParser, shown: str, default: int | None) -> None:
+    parser.add_argument(
+        "--concurrency", type=_count, default=default, metavar="N",
+        help=f"requests at once; default {shown}",
+    )  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Of the command line; this process's own where None.
     """
-    options = make_parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    options = make_parser().parse_args(words)
+    options.words = ["python", "-m", "evaluation", *words]
     try:
         code: int = options.run(options)
     except KeyboardInterrupt:
@@ -75,6 +145,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except (EvaluationError, DetectorError) as error:
         _say(f"could not measure: {error}")
+        if options.command != "baseline":
+            append_summary(f"# Could not measure\n\n{error}\n", _say)
+        return 2
+    except ModuleNotFoundError as error:
+        _say(
+            f"could not measure: {error.name} is not installed: run "
+            "`python requirements/install.py --training`"
+        )
         return 2
     return code
 
@@ -99,9 +177,34 @@ def _run_baseline(options: argparse.Namespace) -> int:
     return 0
 
 
-def _connect(url: str, key_name: str | None) -> DetectorClient:
+def _run_drift(options: argparse.Namespace) -> int:
+    from evaluation.drift_commands import run_drift
+
+    return run_drift(options, _connect_ready(options), _say)
+
+
+def _run_compare(options: argparse.Namespace) -> int:
+    from evaluation.drift_commands import run_compare
+
+    return run_compare(options, _connect_ready(options), _say)
+
+
+def _connect_ready(options: argparse.Namespace) -> Connect:
+    def connect(url: str, key_name: str | None, max_attempts: int) -> DetectorClient:
+        client = _connect(url, key_name, max_attempts)
+        try:
+            _await_ready(client, url, options.wait)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    return connect
+
+
+def _connect(url: str, key_name: str | None, max_attempts: int = 6) -> DetectorClient:
     try:
-        return DetectorClient(url, api_key=read_api_key(key_name))
+        return DetectorClient(url, api_key=read_api_key(key_name), max_attempts=max_attempts)
     except ValueError as error:
         raise EvaluationError(f"no request can be sent: {error}") from error
 

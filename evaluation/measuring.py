@@ -1,4 +1,4 @@
-"""Measuring a service on the golden set: two passes, as ``baseline.json`` keeps them."""
+"""Measuring a service on the golden set: passes, two of which ``baseline.json`` keeps."""
 
 from __future__ import annotations
 
@@ -97,6 +97,46 @@ def run_pass(
     return Pass(tuple(answers), seconds, concurrency)
 
 
+def run_passes(
+    client: DetectorClient,
+    rows: Sequence[GoldRow],
+    service: ServiceIdentity,
+    *,
+    concurrencies: Sequence[int],
+    progress: Progress | None = None,
+) -> list[Pass]:
+    """Ask the service for every row, once for each concurrency.
+
+    Args:
+        client: Of the service.
+        rows: What is judged, at least one.
+        service: What it said that it is.
+        concurrencies: Requests at once, of each pass.
+        progress: Told of every answer, of all passes.
+
+    Raises:
+        EvaluationError: A row was not served, or the service changed meanwhile.
+    """
+    total = len(concurrencies) * len(rows)
+
+    def report(before: int) -> Progress | None:
+        if progress is None:
+            return None
+        return lambda done, _: progress(before + done, total)
+
+    passes = [
+        run_pass(
+            client, rows, service, concurrency=concurrency, progress=report(number * len(rows))
+        )
+        for number, concurrency in enumerate(concurrencies)
+    ]
+    if identify(client) != service:
+        raise EvaluationError(
+            "the service changed during the measurement: measure again when one alone is served"
+        )
+    return passes
+
+
 def measure_baseline(
     client: DetectorClient,
     rows: Sequence[GoldenRow],
@@ -120,18 +160,9 @@ def measure_baseline(
     if not rows:
         raise EvaluationError("the golden set has no case: give one that has")
     service = identify(client)
-
-    def report(before: int) -> Progress | None:
-        if progress is None:
-            return None
-        return lambda done, total: progress(before + done, 2 * total)
-
-    first = run_pass(client, rows, service, concurrency=concurrency, progress=report(0))
-    second = run_pass(client, rows, service, concurrency=concurrency, progress=report(len(rows)))
-    if identify(client) != service:
-        raise EvaluationError(
-            "the service changed during the measurement: measure again when one alone is served"
-        )
+    first, second = run_passes(
+        client, rows, service, concurrencies=(concurrency, concurrency), progress=progress
+    )
     predictions = [
         to_prediction(row, answer.classification)
         for row, answer in zip(rows, first.answers, strict=True)

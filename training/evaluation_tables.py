@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evaluation.markdown import METRIC_TITLES
+from evaluation.page import Table, TableRow
 from evaluation.slices import LENGTH_MATCHED, OVERALL
-from training.page import Table, TableRow
 
 MAX_ROWS = 500
 """Of a table of plain values; more would bury the page."""

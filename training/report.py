@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evaluation.page import Picture, Section, Table, TableRow, render_page
 from training.curves import Drawing, draw_figures
 from training.errors import TrainingError
 from training.evaluation_tables import compare_evaluations, tabulate_evaluation, tabulate_values
 from training.inputs import EVALUATION, WARMSTART
 from training.metrics_file import METRICS_NAME, Row, read_metrics
-from training.page import Picture, Section, Table, TableRow, render_page
 from training.provenance import CONFIG_NAME
 from training.runs import DONE, STOPPED, RunFolder, whole_folder, write_text
 

@@ -13,11 +13,16 @@ import pytest
     [
         "bootstrap",
         "calibration",
+        "forged",
         "json_fields",
         "justifications",
         "metrics",
         "noise",
+        "paired",
+        "power",
+        "shift",
         "shortcuts",
+        "step_summary",
         "wording",
     ],
 )

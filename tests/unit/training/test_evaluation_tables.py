@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from contract.labels import Label
+from evaluation.page import Table, TableRow
 from evaluation.prediction import Prediction
 from evaluation.report import evaluate, to_json
 from training.evaluation_tables import (
@@ -15,7 +16,6 @@ from training.evaluation_tables import (
     tabulate_evaluation,
     tabulate_values,
 )
-from training.page import Table, TableRow
 
 
 def estimate(value: float) -> dict[str, float]:

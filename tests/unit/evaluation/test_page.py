@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from training.page import Picture, Section, Table, TableRow, render_page
+from evaluation.page import Picture, Section, Table, TableRow, render_page
 
 VOID = {"meta", "img", "link", "br"}
 HOSTILE = "<script>alert('1')</script> & \"quoted\" \ud800"
