@@ -113,9 +113,7 @@ def test_the_evaluation_that_the_project_writes_is_understood() -> None:
         "command": "c",
     }
     keys = [("qa", "0"), ("qa", "1")]
-    content = to_json(
-        evaluate(predictions, None, keys, provenance, bootstrap_samples=10, seed=1)
-    )
+    content = to_json(evaluate(predictions, None, keys, provenance, bootstrap_samples=10, seed=1))
     tables = tabulate_evaluation("x", content)
     assert tables is not None
     assert {row.cells[0] for row in tables[0].rows} >= {"overall", "qa", "length-matched"}
