@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import math
 import os
 import shutil
 import sys
@@ -28,6 +27,7 @@ from typing import BinaryIO
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from client.api_key import DEFAULT_KEY_ENV, read_api_key
+from client.arguments import read_count, read_seconds
 from client.async_client import AsyncDetectorClient
 from client.bulk import BulkRun, StoppedEarly, Tally
 from client.errors import DetectorError
@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out", default="-", metavar="FILE", help="- for stdout (default), which is not resumable"
     )
-    parser.add_argument("--concurrency", type=_count, default=8, metavar="N", help="default 8")
+    parser.add_argument("--concurrency", type=read_count, default=8, metavar="N", help="default 8")
     parser.add_argument(
         "--api-key-env",
         metavar="NAME",
@@ -166,32 +166,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-justification", action="store_true", help="take the short path")
     parser.add_argument("--threshold", type=_share, metavar="T", help="in [0, 1]")
     parser.add_argument(
-        "--deadline", type=_seconds, default=300.0, metavar="S", help="for a row; default 300"
+        "--deadline", type=read_seconds, default=300.0, metavar="S", help="for a row; default 300"
     )
     parser.add_argument(
-        "--wait-ready", type=_seconds, metavar="S", help="wait so long until the service is ready"
+        "--wait-ready",
+        type=read_seconds,
+        metavar="S",
+        help="wait so long until the service is ready",
     )
     return parser
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError("must be in [1, 1000]")
-    return value
 
 
 def _share(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError("must be in [0, 1]")
-    return value
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError("must be above 0 and finite")
     return value
 
 

@@ -16,7 +16,6 @@ nothing was written.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from client import DetectorClient, DetectorError
 from client.api_key import DEFAULT_KEY_ENV, read_api_key
+from client.arguments import read_count, read_seconds
 from evaluation.baseline import Baseline
 from evaluation.errors import EvaluationError
 from evaluation.golden_set import load_golden_set
@@ -48,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="a golden set in place of the project's own",
     )  # fmt: skip
     shared.add_argument(
-        "--wait", type=_seconds, default=120.0, metavar="S",
+        "--wait", type=read_seconds, default=120.0, metavar="S",
         help="wait so long until the service is ready; default 120",
     )  # fmt: skip
     shared.add_argument(
@@ -124,7 +124,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 def _add_concurrency(parser: argparse.ArgumentParser, shown: str, default: int | None) -> None:
     parser.add_argument(
-        "--concurrency", type=_count, default=default, metavar="N",
+        "--concurrency", type=read_count, default=default, metavar="N",
         help=f"requests at once; default {shown}",
     )  # fmt: skip
 
@@ -251,20 +251,6 @@ def _describe(baseline: Baseline, path: Path) -> str:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError("must be in [1, 1000]")
-    return value
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError("must be above 0 and finite")
-    return value
 
 
 if __name__ == "__main__":
