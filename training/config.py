@@ -1,7 +1,4 @@
-"""The configuration of one training run: what a TOML file under ``training/configs/`` may say.
-
-A file is sparse; ``training.config_file`` reads it, ``training.provenance`` writes the whole.
-"""
+"""What a TOML file under ``training/configs/`` may say; ``training.config_file`` reads it."""
 
 from __future__ import annotations
 
@@ -238,6 +235,8 @@ class RlConfig(_Section):
 
     algorithm: Literal["none", "reinforce", "ppo", "grpo", "dr_grpo", "gspo"] = "grpo"
     """The objective; `none` is the supervised arm of a comparison."""
+    seed: int | None = Field(default=None, ge=0, lt=2**32)
+    """Of the prompts' order and the sampling alone; the run's where unset."""
     max_steps: int = Field(default=50, ge=1)
     """Updates."""
     num_generations: int = Field(default=8, ge=2, le=1024)
@@ -333,8 +332,8 @@ class RewardConfig(_Section):
     def _check_order(self) -> RewardConfig:
         if not self.correct > self.wrong > self.unreadable:
             raise ValueError(
-                f"rewards must fall from correct ({self.correct:g}) to wrong ({self.wrong:g}) to "
-                f"unreadable ({self.unreadable:g}): else saying nothing readable would pay"
+                "rewards must fall from correct to wrong to unreadable, else saying nothing "
+                f"readable pays: {self.correct:g}, {self.wrong:g}, {self.unreadable:g}"
             )
         return self
 

@@ -98,6 +98,7 @@ def _choose_prompts(config: RunConfig, run: RunFolder, codec: Codec, model: Any)
     if rl.prompts_per_step < 2:
         raise ConfigError("rl.prompts_per_step must be 2 or more: a step holds both classes")
     num_rollouts = -(-rl.max_steps // rl.num_iterations) * rl.prompts_per_step
+    seed = find_seed(config)
     repeats = {each.name: each.repeat for each in config.data.sets}
     limit = longest_prompt_tokens(config)
     records = read_records(run.data("train"))
@@ -105,9 +106,9 @@ def _choose_prompts(config: RunConfig, run: RunFolder, codec: Codec, model: Any)
     if not candidates:
         raise DataError(f"no prompt has {limit} tokens or fewer: raise rl.max_prompt_tokens")
     if (rl.pass_rate_low, rl.pass_rate_high) == (0.0, 1.0):
-        return order_prompts(candidates, num_rollouts, repeats, config.seed)
+        return order_prompts(candidates, num_rollouts, repeats, seed)
     # Three times as many as needed are looked at, in the order in which they would come.
-    pool = list(dict.fromkeys(order_prompts(candidates, 3 * num_rollouts, repeats, config.seed)))
+    pool = list(dict.fromkeys(order_prompts(candidates, 3 * num_rollouts, repeats, seed)))
     odds = label_odds(model, codec, pool, [None] * len(pool))
     kept = [
         record
@@ -115,7 +116,12 @@ def _choose_prompts(config: RunConfig, run: RunFolder, codec: Codec, model: Any)
         if rl.pass_rate_low <= pass_rate(value, record.label) <= rl.pass_rate_high
     ]
     logger.info("%d of %d prompts have a pass rate in the range asked for", len(kept), len(pool))
-    return order_prompts(kept, num_rollouts, repeats, config.seed)
+    return order_prompts(kept, num_rollouts, repeats, seed)
+
+
+def find_seed(config: RunConfig) -> int:
+    """Return the seed of the reinforcement learning; that of the data is ``config.seed``."""
+    return config.seed if config.rl.seed is None else config.rl.seed
 
 
 def to_row(record: Record) -> dict[str, Any]:
@@ -185,7 +191,7 @@ def _arguments(config: RunConfig, folder: Path) -> GRPOConfig:
         logging_steps=1,
         save_steps=rl.save_steps,
         save_total_limit=2,
-        seed=config.seed,
+        seed=find_seed(config),
         use_cpu=not torch.cuda.is_available(),
         bf16=config.model.dtype == "bfloat16",
         gradient_checkpointing=False,

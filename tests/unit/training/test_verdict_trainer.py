@@ -378,3 +378,10 @@ def test_a_resumed_run_stays_near_the_policy_that_it_began_with(
     rows = read_metrics(tmp_path / "stage" / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2]
     assert (rows[1]["kl"] or 0) > 0
+
+
+@pytest.mark.parametrize(("seed", "expected"), [(None, 1), (9, 9), (0, 0)])
+def test_the_sampling_has_a_seed_of_its_own_where_one_is_set(
+    build: Build, seed: int | None, expected: int
+) -> None:
+    assert build(rl={"seed": seed}).args.seed == expected
