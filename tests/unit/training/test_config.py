@@ -223,9 +223,9 @@ def test_each_kind_of_set_says_what_it_needs(kind, needed: str):
 
 
 def test_nothing_readable_must_never_pay_more_than_a_wrong_class():
-    with pytest.raises(ValidationError, match="saying nothing readable would pay"):
+    with pytest.raises(ValidationError, match="saying nothing readable pays"):
         RewardConfig(wrong=-1.0)
-    with pytest.raises(ValidationError, match="saying nothing readable would pay"):
+    with pytest.raises(ValidationError, match="saying nothing readable pays"):
         RewardConfig(unreadable=0.0)
 
 
