@@ -25,6 +25,7 @@ from training.errors import ConfigError, ModelError
 from training.evidence import gold_answers, justify_record
 from training.inputs import WARMSTART, stage_inputs
 from training.judged_rows import leave_out_long
+from training.lower_rank import lower_rank
 from training.models import Codec, base_folder, load_policy, load_tokenizer
 from training.monitor import Monitor
 from training.records import Record, read_records
@@ -89,7 +90,7 @@ def warmstart(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
     adapter = config.warmstart.adapter
     model = load_policy(config.model, folder, adapter=adapter, seed=config.seed)
     if adapter is not None:
-        check_adapter(config, model)
+        model = fit_adapter(config, model)
     groups = _make_groups(config, run, codec, model, records)
     steps = plan_training(groups, config)
     logger.info(
@@ -102,19 +103,28 @@ def warmstart(config: RunConfig, run: RunFolder, resume: bool = False) -> None:
     _train(config, run, codec, model, groups, steps, resume)
 
 
-def check_adapter(config: RunConfig, model: PeftModel) -> None:
-    """Refuse an adapter to go on from that is not what the configuration says.
+def fit_adapter(config: RunConfig, model: PeftModel) -> PeftModel:
+    """Return the policy with the adapter to go on from, brought to a lower rank if asked for.
 
     Raises:
-        ConfigError: Its rank or scale is another.
+        ConfigError: Its rank or scale is another, and cannot be brought to what is asked for.
         ModelError: It was trained under another contract.
     """
     own = model.peft_config["default"]
-    if (own.r, own.lora_alpha) != (config.model.rank, config.model.alpha):
-        raise ConfigError(
-            f"warmstart.adapter has rank {own.r} and alpha {own.lora_alpha}: set model.rank and "
-            "model.alpha to these"
-        )
+    rank, alpha = config.model.rank, config.model.alpha
+    _check_contract(config)
+    if (own.r, own.lora_alpha) == (rank, alpha):
+        return model
+    if rank < own.r and alpha == rank:
+        logger.info("warmstart.adapter is brought from rank %d to %d", own.r, rank)
+        return lower_rank(model, rank)
+    raise ConfigError(
+        f"warmstart.adapter has rank {own.r} and alpha {own.lora_alpha}: set model.rank and "
+        "model.alpha to these, or both to one lower number, to which it is brought then"
+    )
+
+
+def _check_contract(config: RunConfig) -> None:
     adapter = config.warmstart.adapter or Path()
     try:
         mark = json.loads((adapter.parent / DONE).read_text(encoding="utf-8"))

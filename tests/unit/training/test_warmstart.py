@@ -35,7 +35,7 @@ from training.supervision import (  # noqa: E402
     group_records,
     make_batch,
 )
-from training.warmstart import check_adapter, plan_training, warmstart  # noqa: E402
+from training.warmstart import fit_adapter, plan_training, warmstart  # noqa: E402
 
 NUM_STEPS = 4
 
@@ -232,6 +232,20 @@ def test_of_many_rows_few_are_taught_and_the_answer_stands_in_any_of_them(
     assert set(taught.values()) == {(Justification('By the knowledge, the answer is "In 1900".'),)}
 
 
+def test_an_adapter_is_brought_to_a_lower_rank_if_alpha_is_that_rank_too(
+    base: Path, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "run")
+    adapter = save_adapter(make_run_config(base), base, tmp_path / "first")
+    config = make_run_config(base, adapter=str(adapter), max_steps=1)
+    lower = config.model.model_copy(update={"rank": 2, "alpha": 2})
+    warmstart(config.model_copy(update={"model": lower}), run)
+    assert {min(tensor.shape) for tensor in read_adapter(run).values()} == {2}
+    wrong = config.model.model_copy(update={"rank": 2})
+    with pytest.raises(ConfigError, match="or both to one lower number"):
+        warmstart(config.model_copy(update={"model": wrong}), RunFolder(run.path))
+
+
 def test_an_adapter_of_another_size_is_refused(base: Path, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     small = make_config(base, model={"rank": 2})
@@ -248,14 +262,14 @@ def test_an_adapter_of_another_contract_is_refused(
     adapter = save_adapter(make_run_config(base), base, tmp_path / "first")
     config = make_run_config(base, adapter=str(adapter))
     model = load_policy(config.model, base, adapter=adapter)
-    check_adapter(config, model)
+    fit_adapter(config, model)
     assert "nothing says under which contract" in caplog.text
     ours = stage_inputs(config, "warmstart", tmp_path)
     write_json(adapter.parent / DONE, {"inputs": ours})
-    check_adapter(config, model)
+    fit_adapter(config, model)
     write_json(adapter.parent / DONE, {"inputs": ours | {"contract": "version 0, abc"}})
     with pytest.raises(ModelError, match=r"another contract \(version 0, abc, this code has vers"):
-        check_adapter(config, model)
+        fit_adapter(config, model)
 
 
 def test_the_loss_is_the_weighted_cross_entropy_averaged_over_records(
