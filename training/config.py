@@ -1,46 +1,34 @@
-"""What a TOML file under ``training/configs/`` may say; ``training.config_file`` reads it."""
+"""What a TOML file under ``training/configs/`` may say; ``training.config_file`` reads it.
+
+The section about the data is in ``training.data_config``.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
-from contract.labels import Label
 from contract.prompt import OUTPUT_BUDGET_TOKENS
+from training.config_fields import (
+    REPO_PATTERN,
+    Commit,
+    Name,
+    Positive,
+    Repo,
+    Section,
+    Share,
+    say_how_to_pin,
+)
+from training.data_config import DataConfig
 
 BUILT_IN_MODELS = ("embedded", "tiny")
 """Models that need no download: the shipped one, and a random one of two layers for smoke runs."""
 
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-_REPO = r"^[\w-][\w.-]*/[\w-][\w.-]*$"
-Repo = Annotated[str, StringConstraints(pattern=_REPO)]
-# A branch or a tag moves: only a commit says which weights or rows a run had.
-Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 
-
-def _say_how_to_pin(repo: str) -> str:
-    return (
-        "revision is missing: 40 hex digits, the first word of "
-        f"`git ls-remote https://huggingface.co/{repo} HEAD`"
-    )
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-        protected_namespaces=(),
-    )
-
-
-class ModelConfig(_Section):
+class ModelConfig(Section):
     """The policy: a base model with a LoRA adapter."""
 
     name: str = Field(default="embedded", min_length=1)
@@ -70,105 +58,17 @@ class ModelConfig(_Section):
         if not self.is_on_hub:
             if self.revision is not None:
                 raise ValueError(f"revision belongs to org/repo on the Hub, not to {self.name!r}")
-        elif not re.fullmatch(_REPO, self.name):
+        elif not re.fullmatch(REPO_PATTERN, self.name):
             raise ValueError(
                 f"name {self.name!r} is neither {' nor '.join(BUILT_IN_MODELS)} nor org/repo; a "
                 "folder is written with ./ in front"
             )
         elif self.revision is None:
-            raise ValueError(_say_how_to_pin(self.name))
+            raise ValueError(say_how_to_pin(self.name))
         return self
 
 
-class SetConfig(_Section):
-    """One data set."""
-
-    name: Name
-    """How it is called in reports."""
-    kind: Literal["folder", "hub", "file"]
-    """A file of `--data-dir` in this project's format, a data set on the Hub, or your own file."""
-    file: str | None = Field(default=None, min_length=1)
-    """Its name in `--data-dir` (folder), or its path: JSONL, CSV or Parquet (file)."""
-    repo: Repo | None = None
-    """`org/name` on the Hub (hub)."""
-    config: str | None = Field(default=None, min_length=1)
-    """Which of the data set's configurations (hub)."""
-    split: str | None = Field(default=None, min_length=1)
-    """Which of its splits (hub)."""
-    revision: Commit | None = None
-    """Its commit on the Hub, 40 hex digits (hub)."""
-    columns: dict[str, str] = Field(default_factory=dict)
-    """Field of a record -> the column that holds it (file)."""
-    labels: dict[str, Label] = Field(default_factory=dict)
-    """Value of the label's column -> class (file)."""
-    task: str = Field(default="qa", min_length=1)
-    """`qa`, `summarization`, `dialogue` or `general`, or your own word."""
-    max_pairs: int | None = Field(default=None, ge=1)
-    """Pairs to use, chosen by the seed; all where unset."""
-    rows_per_pair: int | None = Field(default=None, ge=2)
-    """Most rows of a pair that a warm start teaches, chosen by the seed, both classes alike."""
-    repeat: Positive = 1.0
-    """How often the training part is seen in an epoch."""
-
-    @model_validator(mode="after")
-    def _check_kind(self) -> SetConfig:
-        needed = {"folder": ("file",), "hub": ("repo", "split"), "file": ("file", "columns")}
-        missing = [key for key in needed[self.kind] if not self.model_dump()[key]]
-        if missing:
-            raise ValueError(f"a set of kind {self.kind!r} needs {' and '.join(missing)}")
-        if self.kind == "hub" and self.revision is None:
-            raise ValueError(_say_how_to_pin(f"datasets/{self.repo}"))
-        return self
-
-
-class TreatmentConfig(_Section):
-    """What is done to the training data so that style does not tell the class."""
-
-    is_on: bool = True
-    """Off: the rows as they are, all switches below notwithstanding."""
-    punctuation: bool = True
-    """Even out the full stop at the end."""
-    short_wrong: bool = True
-    """Add short wrong responses."""
-    long_right: bool = True
-    """Add long right responses."""
-    length_matched: bool = True
-    """Mark and add pairs of equal length."""
-    perturbed_claims: int = Field(default=0, ge=0, le=64)
-    """Claims made by rule from the knowledge, for each pair."""
-    raw_share: Share = 1.0
-    """Share of the raw rows that is kept."""
-
-
-class DataConfig(_Section):
-    """Which examples, in which form."""
-
-    mode: Literal["knowledge", "no-knowledge", "paired"] = "knowledge"
-    """With knowledge, without, or with it and only pairs that hold both classes."""
-    sets: tuple[SetConfig, ...] = Field(min_length=1)
-    """The data sets."""
-    treatment: TreatmentConfig = TreatmentConfig()
-    """Against shortcuts."""
-    validation_fraction: float = Field(default=0.05, gt=0, lt=1)
-    """Share of the pairs that is watched during training."""
-    test_fraction: float = Field(default=0.1, gt=0, lt=1)
-    """Share of the pairs that no training touches."""
-
-    @model_validator(mode="after")
-    def _check_together(self) -> DataConfig:
-        held_out = self.validation_fraction + self.test_fraction
-        if held_out >= 1:
-            raise ValueError(
-                f"validation_fraction + test_fraction hold out {held_out:g} of the pairs: lower one"
-            )
-        names = [each.name for each in self.sets]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two sets are named {', '.join(twice)}: give each its own name")
-        return self
-
-
-class WarmstartConfig(_Section):
+class WarmstartConfig(Section):
     """Supervised training in the full format of a reply, before any reward."""
 
     kind: Literal["templated", "self-distilled", "relabelled", "none"] = "templated"
@@ -213,7 +113,7 @@ class WarmstartConfig(_Section):
         return self
 
 
-class StopConfig(_Section):
+class StopConfig(Section):
     """When a run that no longer learns is ended."""
 
     starved_share: Share = 0.8
@@ -230,7 +130,7 @@ class StopConfig(_Section):
     """Steps in a row that a limit must be passed."""
 
 
-class RlConfig(_Section):
+class RlConfig(Section):
     """Reinforcement learning on the verdict."""
 
     algorithm: Literal["none", "reinforce", "ppo", "grpo", "dr_grpo", "gspo"] = "grpo"
@@ -314,7 +214,7 @@ class RlConfig(_Section):
         return self
 
 
-class RewardConfig(_Section):
+class RewardConfig(Section):
     """What a reply is paid."""
 
     correct: float = 1.0
@@ -338,7 +238,7 @@ class RewardConfig(_Section):
         return self
 
 
-class EvaluationConfig(_Section):
+class EvaluationConfig(Section):
     """How the test part is judged."""
 
     rows_per_set: int = Field(default=300, ge=1)
@@ -353,7 +253,7 @@ class EvaluationConfig(_Section):
     """Samples behind an interval."""
 
 
-class ExportConfig(_Section):
+class ExportConfig(Section):
     """What leaves the run folder."""
 
     kind: Literal["adapter", "merged"] = "merged"
@@ -370,7 +270,7 @@ class ExportConfig(_Section):
     """On the model card; the base model's licence may forbid others."""
 
 
-class RunConfig(_Section):
+class RunConfig(Section):
     """Everything about one run."""
 
     name: Name

@@ -113,6 +113,8 @@ def gold_answers(records: Sequence[Record]) -> dict[PairKey, str]:
 
 def justify_record(record: Record, answers: Mapping[PairKey, str]) -> str:
     """Return what a warm start teaches for a record; ``answers`` is from ``gold_answers``."""
+    if record.justification is not None:
+        return record.justification
     answer = None
     if record.question is not None:
         answer = answers.get((record.set_name, record.pair_id))

@@ -15,6 +15,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ from training.merging import (
 from training.model_card import card
 from training.models import EMBEDDED, Codec, load_tokenizer, pick_device
 from training.provenance import find_versions
+from training.reference import find_reference
 from training.results import hide_paths
 from training.runs import (
     DONE,
@@ -218,7 +220,8 @@ def _compare(source: ExportSource, before: list[Answer], folder: Path) -> Compar
 
 
 def _write_documents(source: ExportSource, comparison: Comparison, folder: Path) -> None:
-    write_manifest(folder, source.manifest)
+    reference = find_reference(source.results, source.manifest.calibration)
+    write_manifest(folder, replace(source.manifest, reference=reference))
     if source.baseline is not None:
         source.baseline.write(folder / BASELINE_NAME)
     write_json(folder / TRAINING_CONFIG_NAME, _public_config(source))

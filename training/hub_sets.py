@@ -15,7 +15,7 @@ from training.errors import DataError
 from training.records import Record
 
 if TYPE_CHECKING:
-    from training.config import SetConfig
+    from training.data_config import SetConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from training.config import SetConfig
+from training.data_config import SetConfig
 
 NOT_RECORDED = "not recorded here: ask its owner before you publish"
 
@@ -128,6 +128,8 @@ def find_model_licence(base_model: str, chosen: str) -> ModelLicence:
 
 def find_data_source(config: SetConfig) -> DataSource:
     """Return where a data set comes from, as far as it is known."""
+    if config.kind == "made":
+        return DataSource("made by rule (docs/data.md)", "", "this project's own")
     known = _DATA.get(config.repo or "") or _DATA.get(PurePath(config.file or "").stem)
     if known is not None:
         return known

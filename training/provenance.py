@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from contract.manifest import CONTRACT_VERSION, fingerprint
-from training.config import DataConfig, RunConfig
+from training.config import RunConfig
+from training.data_config import DataConfig, SetConfig
 from training.runs import write_json, write_text
 
 logger = logging.getLogger(__name__)
@@ -110,14 +111,17 @@ def describe_model(config: RunConfig) -> str:
 
 
 def find_data_revisions(config: DataConfig) -> dict[str, str]:
-    """Return set name -> ``org/repo@revision`` on the Hub, or the name of the file.
+    """Return set name -> ``org/repo@revision`` on the Hub, the name of the file, or "made".
 
-    The files' digests are in ``data/manifest.json``, which ``prepare`` writes.
+    The digests of what has no commit are in ``data/manifest.json``, which ``prepare`` writes.
     """
-    return {
-        each.name: f"{each.repo}@{each.revision}" if each.kind == "hub" else str(each.file)
-        for each in config.sets
-    }
+    return {each.name: _find_revision(each) for each in config.sets}
+
+
+def _find_revision(config: SetConfig) -> str:
+    if config.kind == "hub":
+        return f"{config.repo}@{config.revision}"
+    return f"made, {config.max_pairs} pairs" if config.kind == "made" else str(config.file)
 
 
 def find_versions() -> dict[str, str]:

@@ -28,6 +28,8 @@ class Record:
         response: The text that was judged.
         label: The gold class.
         treatment: How the row came about: ``raw``, or the treatment that made it.
+        justification: What a warm start teaches before the class, where it is known; else it is
+            found by rule (``training.evidence``).
     """
 
     id: str
@@ -39,6 +41,7 @@ class Record:
     response: str
     label: Label
     treatment: str = "raw"
+    justification: str | None = None
 
     @property
     def example(self) -> Example:
@@ -54,7 +57,7 @@ def write_records(path: Path, records: Iterable[Record]) -> int:
     try:
         with partial.open("w", encoding="utf-8", newline="\n") as file:
             for record in records:
-                file.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+                file.write(json.dumps(_to_json(record), ensure_ascii=False) + "\n")
                 count += 1
         os.replace(partial, path)
     finally:
@@ -89,6 +92,13 @@ def read_records(path: Path) -> list[Record]:
                 "`python -m training prepare` again"
             ) from error
     return records
+
+
+def _to_json(record: Record) -> dict[str, Any]:
+    raw = asdict(record)
+    if record.justification is None:
+        del raw["justification"]
+    return raw
 
 
 def _from_json(raw: dict[str, Any]) -> Record:

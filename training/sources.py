@@ -1,4 +1,4 @@
-"""Where rows come from: a folder of JSONL files, the Hub, or the user's own file.
+"""Where rows come from: a folder of JSONL files, the Hub, the user's own file, or a generator.
 
 Every row that a source cannot give is a ``DataError`` that names file, row and column. What the
 contract's normalisation refuses is counted later, in ``training.prepare``.
@@ -10,17 +10,18 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contract.labels import Label
 from training.errors import DataError
 from training.hub_sets import read_hub_rows, to_records
+from training.made.generator import make_records
 from training.records import Record
 
 if TYPE_CHECKING:
-    from training.config import SetConfig
+    from training.data_config import SetConfig
 
 FIELDS = ("response", "label", "knowledge", "question", "pair_id", "id", "task")
 """Fields of a record that a column can be mapped to; the first two are needed."""
@@ -37,8 +38,9 @@ class LoadedSet:
 
     Attributes:
         records: In the source's order.
-        revision: ``sha256:`` and hex digits of the file, or the commit on the Hub.
-        origin: The file, or the data set on the Hub.
+        revision: ``sha256:`` and hex digits of the file or of the made rows, or the commit on the
+            Hub.
+        origin: The file, the data set on the Hub, or what made the rows.
     """
 
     records: tuple[Record, ...]
@@ -53,11 +55,13 @@ def load_set(config: SetConfig, data_dir: Path, seed: int) -> LoadedSet:
         config: Which.
         data_dir: Holds the files of kind ``folder``; other relative paths are from the working
             directory.
-        seed: Chooses the pairs where ``max_pairs`` is set.
+        seed: Chooses the pairs where ``max_pairs`` is set, and makes those of kind ``made``.
 
     Raises:
         DataError: It cannot be read; the message names file, row and column and says what to do.
     """
+    if config.kind == "made":
+        return _make_rows(config, seed)
     if config.kind == "hub":
         rows = read_hub_rows(config)
         records = (
@@ -81,6 +85,16 @@ def load_set(config: SetConfig, data_dir: Path, seed: int) -> LoadedSet:
         return loaded
     kept = _choose_pairs(loaded.records, config.max_pairs, seed)
     return LoadedSet(kept, loaded.revision, loaded.origin)
+
+
+def _make_rows(config: SetConfig, seed: int) -> LoadedSet:
+    num_pairs = config.max_pairs or 0
+    records = tuple(make_records(config.name, num_pairs, seed))
+    # Of the rows and not of seed and version alone: no change of the generator can go unseen.
+    text = "\n".join(json.dumps(asdict(record), ensure_ascii=False) for record in records)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    origin = f"training.made, {num_pairs} pairs, seed {seed}"
+    return LoadedSet(records, f"sha256:{digest}", origin)
 
 
 def _choose_pairs(records: tuple[Record, ...], max_pairs: int, seed: int) -> tuple[Record, ...]:

@@ -22,9 +22,12 @@ from training.statements import choose_form, fill, say_yes_no
 from training.wrong_answers import AnswerBank, WrongAnswer, choose_wrong
 
 if TYPE_CHECKING:
-    from training.config import TreatmentConfig
+    from training.data_config import TreatmentConfig
 
-ORIGINAL_TREATMENTS = frozenset({"raw", "punctuated", "length-matched", "kept"})
+MADE = "made"
+"""Rows of a set of kind ``made``: balanced where they come from, and left as they are."""
+
+ORIGINAL_TREATMENTS = frozenset({"raw", "punctuated", "length-matched", "kept", MADE})
 """Rows whose response stands in the source, but for its full stop and blanks."""
 
 # A right answer of more words is a sentence already.
@@ -77,10 +80,15 @@ def treat(
     if not config.is_on:
         return list(records)
     pairs = group_pairs(records)
-    bank = AnswerBank(row for row in records if row.label is Label.CORRECT and is_short_answer(row))
-    surroundings = find_surroundings(records)
+    # A made set beside others must change none of their rows.
+    found = [row for row in records if row.treatment != MADE]
+    bank = AnswerBank(row for row in found if row.label is Label.CORRECT and is_short_answer(row))
+    surroundings = find_surroundings(found)
     treated: list[Record] = []
     for (set_name, pair_id), rows in pairs.items():
+        if all(row.treatment == MADE for row in rows):
+            treated += rows
+            continue
         rng = Random(f"{seed}/{set_name}/{pair_id}")  # noqa: S311 - no secret hangs on it
         pair = _Pair(tuple(rows), rng)
         made = _treat_answers(pair, config, bank)

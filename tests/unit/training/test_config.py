@@ -8,16 +8,9 @@ from pydantic import ValidationError
 
 from contract.labels import Label
 from contract.prompt import OUTPUT_BUDGET_TOKENS
-from training.config import (
-    DataConfig,
-    ModelConfig,
-    RewardConfig,
-    RlConfig,
-    RunConfig,
-    SetConfig,
-    WarmstartConfig,
-)
+from training.config import ModelConfig, RewardConfig, RlConfig, RunConfig, WarmstartConfig
 from training.config_file import load_config
+from training.data_config import DataConfig, SetConfig
 from training.errors import ConfigError
 
 CONFIGS = Path(__file__).resolve().parents[3] / "training" / "configs"
@@ -215,7 +208,12 @@ def test_a_bare_name_is_no_model():
 
 @pytest.mark.parametrize(
     ("kind", "needed"),
-    [("folder", "file"), ("hub", "repo and split"), ("file", "file and columns")],
+    [
+        ("folder", "file"),
+        ("hub", "repo and split"),
+        ("file", "file and columns"),
+        ("made", "max_pairs"),
+    ],
 )
 def test_each_kind_of_set_says_what_it_needs(kind, needed: str):
     with pytest.raises(ValidationError, match=f"needs {needed}"):
@@ -272,3 +270,10 @@ def test_relabelling_needs_an_adapter_that_writes_replies():
 def test_one_row_of_a_pair_would_teach_one_class():
     with pytest.raises(ValidationError, match="rows_per_pair"):
         SetConfig(name="a", kind="folder", file="a.jsonl", rows_per_pair=1)
+
+
+def test_made_rows_are_nothing_without_their_knowledge():
+    made = SetConfig(name="worlds", kind="made", max_pairs=10)
+    assert DataConfig(sets=(made,), mode="paired").sets == (made,)
+    with pytest.raises(ValidationError, match='"no-knowledge" leaves nothing of worlds'):
+        DataConfig(sets=(make_set("a"), made), mode="no-knowledge")

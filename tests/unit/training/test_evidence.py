@@ -238,6 +238,14 @@ def test_a_hundred_thousand_characters_take_seconds(shape: str) -> None:
     assert time.process_time() - began < 5
 
 
+def test_a_record_that_brings_its_justification_is_taught_that() -> None:
+    record = make_record()
+    answers = gold_answers([record])
+    assert justify_record(record, answers) == 'By the knowledge, the answer is "Ada Berg".'
+    own = replace(record, justification="It was Ada Berg in 1925.")
+    assert justify_record(own, answers) == "It was Ada Berg in 1925."
+
+
 def test_the_examples_of_the_module_hold() -> None:
     results = doctest.testmod(training.evidence)
     assert results.attempted > 0

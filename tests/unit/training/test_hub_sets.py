@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contract.labels import Label
-from training.config import SetConfig
+from training.data_config import SetConfig
 from training.errors import DataError
 from training.hub_sets import read_hub_rows, to_records
 from training.sources import load_set

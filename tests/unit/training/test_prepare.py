@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from contract.labels import Label
-from training.config import DataConfig, RunConfig, SetConfig, TreatmentConfig
+from training.config import RunConfig
+from training.data_config import DataConfig, SetConfig, TreatmentConfig
 from training.errors import CheckpointError, DataError
+from training.made.generator import make_records
 from training.prepare import PARTS, prepare
 from training.records import Record, read_records
 from training.runs import RunFolder
@@ -150,6 +152,21 @@ def test_in_paired_mode_pairs_without_both_labels_are_left_out(
                        for row in part}  # fmt: skip
     manifest = json.loads((run.path / "data" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["sets"]["pools"]["dropped"]["mode paired"] == 1
+
+
+def test_a_made_set_is_split_by_pair_and_left_untreated(run: RunFolder, tmp_path: Path) -> None:
+    made = SetConfig(name="worlds", kind="made", max_pairs=300)
+    prepare(make_config(sets=(made,)), run, tmp_path)
+    parts = [tuple(read_records(run.data(part))) for part in PARTS]
+    check_disjoint(Split(*parts))
+    rows = [row for part in parts for row in part]
+    assert {row.treatment for row in rows} == {"made"}
+    assert all(row.justification for row in rows)
+    manifest = json.loads((run.stage("data").path / "manifest.json").read_text(encoding="utf-8"))
+    dropped = sum(manifest["sets"]["worlds"]["dropped"].values())
+    # What shares a sentence with a held-out text goes, as in every set; it must be rare.
+    assert dropped + len(rows) == len(list(make_records("worlds", 300, seed=1)))
+    assert dropped < 0.02 * len(rows)
 
 
 def test_a_part_of_one_class_is_refused(run: RunFolder, tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import json
 import re
 from pathlib import Path
 
-from training.config import DataConfig, ModelConfig, RunConfig, SetConfig
+from training.config import ModelConfig, RunConfig
+from training.data_config import DataConfig, SetConfig
+from training.licences import find_data_source
 from training.provenance import (
     describe_model,
     find_commit,
@@ -71,6 +73,13 @@ def test_a_built_in_model_has_no_revision():
 
 def test_data_sets_are_named_by_commit_or_file():
     assert find_data_revisions(CONFIG.data)["theirs"] == f"o/r@{COMMIT}"
+
+
+def test_a_made_set_has_no_source_but_its_own_rules():
+    made = SetConfig(name="worlds", kind="made", max_pairs=7)
+    assert find_data_revisions(DataConfig(sets=(made,))) == {"worlds": "made, 7 pairs"}
+    source = find_data_source(made)
+    assert (source.url, source.licence) == ("", "this project's own")
 
 
 def test_the_commit_has_forty_digits_and_says_when_files_differ_from_it():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,18 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     ]
     assert write_records(tmp_path / "data" / "train.jsonl", records) == 2
     assert read_records(tmp_path / "data" / "train.jsonl") == records
+
+
+def test_a_justification_comes_back_and_rows_without_one_are_written_as_before(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "train.jsonl"
+    records = [replace(make_record("a-0"), justification="It is open."), make_record("a-1")]
+    write_records(path, records)
+    assert read_records(path) == records
+    first, second = path.read_text(encoding="utf-8").splitlines()
+    assert '"justification": "It is open."' in first
+    assert "justification" not in second
 
 
 @pytest.mark.parametrize(

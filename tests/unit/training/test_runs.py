@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from support.checkpoints import make_checkpoint
 
-from training.config import DataConfig, RunConfig, SetConfig
+from training.config import RunConfig
+from training.data_config import DataConfig, SetConfig
 from training.errors import CheckpointError, ModelError, StoppedRunError, TrainingError
 from training.inputs import stage_inputs
 from training.runs import RunFolder, StageState, is_disk_full, whole_folder, write_json, write_text

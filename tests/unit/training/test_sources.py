@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contract.labels import Label
-from training.config import SetConfig
+from training.data_config import SetConfig
 from training.errors import DataError
 from training.sources import LoadedSet, load_set
 
@@ -308,3 +308,22 @@ def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
         load_folder(tmp_path / "rows.jsonl")
     with pytest.raises(DataError, match=r"own.csv of the set 's' is missing: check the path"):
         load_file(tmp_path / "own.csv")
+
+
+def load_made(num_pairs: int, seed: int) -> LoadedSet:
+    config = SetConfig(name="worlds", kind="made", max_pairs=num_pairs)
+    return load_set(config, Path("/none"), seed)
+
+
+def test_a_made_set_needs_no_file() -> None:
+    loaded = load_made(30, seed=4)
+    assert len({record.pair_id for record in loaded.records}) == 30
+    assert {record.set_name for record in loaded.records} == {"worlds"}
+    assert loaded.origin == "training.made, 30 pairs, seed 4"
+
+
+def test_the_revision_of_a_made_set_is_the_hash_of_its_rows() -> None:
+    revision = load_made(30, seed=4).revision
+    assert revision == load_made(30, seed=4).revision
+    assert revision.startswith("sha256:")
+    assert len({revision, load_made(31, seed=4).revision, load_made(30, seed=5).revision}) == 3

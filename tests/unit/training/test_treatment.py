@@ -8,7 +8,8 @@ import pytest
 from support.records import POOL, make_record
 
 from contract.labels import Label
-from training.config import TreatmentConfig
+from training.data_config import TreatmentConfig
+from training.made.generator import make_records
 from training.records import Record
 from training.treatment import ORIGINAL_TREATMENTS, even_stop, limit_pairs, treat
 
@@ -252,3 +253,12 @@ def test_the_seed_draws_the_rows_that_are_kept_and_a_pair_has_its_own_draw() -> 
     assert len(drawn) > 3
     among_others = limit_pairs([*make_pair("z", 6, 6), *rows], limits, 1)
     assert [row for row in among_others if row.pair_id == "a"] == limit_pairs(rows, limits, 1)
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_made_rows_stay_as_they_are_and_change_no_others(is_training: bool) -> None:
+    made = list(make_records("worlds", 20, seed=1))
+    alone = treat([*PAIR, *SUMMARY], ALL, 1, is_training=is_training)
+    together = treat([*PAIR, *made, *SUMMARY], ALL, 1, is_training=is_training)
+    assert [row for row in together if row.set_name == "worlds"] == made
+    assert [row for row in together if row.set_name != "worlds"] == alone
