@@ -19,6 +19,7 @@ from contract.errors import ContractMismatchError, ManifestError
 from contract.example import Example
 from contract.labels import Label
 from contract.prompt import CHAT_TEMPLATE_KWARGS, OUTPUT_BUDGET_TOKENS, render
+from contract.reference import LengthQuantiles, Reference
 from contract.reply import label_cue
 
 CONTRACT_VERSION = 1
@@ -58,6 +59,7 @@ class Manifest:
         golden_metrics: Metric name -> value on the golden set.
         weights_sha256: Of the trained adapter that the weights were exported from; None where it
             was not recorded.
+        reference: What live drift is measured against; None where it was not recorded.
     """
 
     contract_version: int
@@ -71,6 +73,7 @@ class Manifest:
     training_commit: str | None = None
     golden_metrics: Mapping[str, float] = field(default_factory=dict)
     weights_sha256: str | None = None
+    reference: Reference | None = None
 
 
 def fingerprint() -> str:
@@ -149,6 +152,7 @@ def _from_json(raw: object) -> Manifest:
     golden_metrics = _Reader(content.value("golden_metrics", {}), "golden_metrics")
     commit = content.value("training_commit", None)
     weights = content.value("weights_sha256", None)
+    reference = content.value("reference", None)
     return Manifest(
         contract_version=content.integer("contract_version"),
         fingerprint=content.string("fingerprint"),
@@ -161,7 +165,26 @@ def _from_json(raw: object) -> Manifest:
         training_commit=None if commit is None else content.string("training_commit"),
         golden_metrics={name: golden_metrics.number(name) for name in golden_metrics.names},
         weights_sha256=None if weights is None else content.string("weights_sha256"),
+        reference=None if reference is None else _read_reference(reference),
     )
+
+
+def _read_reference(raw: object) -> Reference:
+    content = _Reader(raw, "reference")
+    share = content.value("hallucination_share", None)
+    lengths = content.value("justification_chars", None)
+    return Reference(
+        rows=content.string("rows"),
+        num_rows=content.integer("num_rows"),
+        probability_counts=content.integers("probability_counts"),
+        hallucination_share=None if share is None else content.number("hallucination_share"),
+        justification_chars=None if lengths is None else _read_lengths(lengths),
+    )
+
+
+def _read_lengths(raw: object) -> LengthQuantiles:
+    content = _Reader(raw, "reference.justification_chars")
+    return LengthQuantiles(content.number("p10"), content.number("p50"), content.number("p90"))
 
 
 class _Reader:
@@ -195,6 +218,15 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._fault(name, "a whole number")
         return value
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        values = self.value(name)
+        if not isinstance(values, list):
+            raise self._fault(name, "a list of whole numbers")
+        numbers = tuple(value for value in values if type(value) is int)
+        if len(numbers) < len(values):
+            raise self._fault(name, "a list of whole numbers")
+        return numbers
 
     def number(self, name: str) -> float:
         value = self.value(name)

@@ -160,7 +160,8 @@ def to_json(evaluation: Evaluation) -> dict[str, Any]:
     Keys: ``provenance``, ``bootstrap_samples``, ``seed`` and ``slices``, a list. Each slice has
     ``name``, ``kind``, ``num_rows``, ``num_pairs``, ``num_hallucinations``, ``metrics`` (name ->
     ``{value, low, high}`` or null), ``confusion``, ``shortcuts`` (a list), ``best_shortcut``,
-    ``beats_shortcuts``, ``is_shortcut_fit_here``, ``justifications`` and ``reliability``.
+    ``beats_shortcuts``, ``is_shortcut_fit_here``, ``justifications``, ``justification_chars``
+    (percentiles, or null) and ``reliability``.
     """
     return {
         "provenance": dict(evaluation.provenance),

@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Protocol
 
 from contract.labels import Label
+from contract.reference import LengthQuantiles
 from evaluation import calibration, metrics
 from evaluation.bootstrap import Estimate, Metric, average_over_sets, bootstrap
 from evaluation.calibration import ReliabilityBin, reliability_bins
@@ -81,6 +82,8 @@ class Slice:
         is_shortcut_fit_here: The rules were fitted on the scored rows themselves, for want of
             others; it favours them.
         justifications: What the justifications are like.
+        justification_chars: How long they are, 0 where a readable reply has none; None where no
+            reply was read.
         reliability: Bins of P(hallucination); empty where there are no probabilities.
     """
 
@@ -94,6 +97,7 @@ class Slice:
     shortcuts: tuple[ShortcutScore, ...]
     is_shortcut_fit_here: bool
     justifications: JustificationShares
+    justification_chars: LengthQuantiles | None
     reliability: tuple[ReliabilityBin, ...]
 
     @property
@@ -162,6 +166,7 @@ class Measuring:
             shortcuts=tuple(table),
             is_shortcut_fit_here=is_fit_here,
             justifications=check_justifications(predictions),
+            justification_chars=_measure_lengths(predictions),
             reliability=(
                 reliability_bins(probabilities, [p.gold for p in judged]) if judged else ()
             ),
@@ -196,5 +201,11 @@ class Measuring:
             ),
             is_shortcut_fit_here=any(part.is_shortcut_fit_here for part in sets),
             justifications=check_justifications(predictions),
+            justification_chars=_measure_lengths(predictions),
             reliability=(),
         )
+
+
+def _measure_lengths(predictions: Sequence[Prediction]) -> LengthQuantiles | None:
+    lengths = [len(p.justification or "") for p in predictions if p.verdict is not None]
+    return LengthQuantiles.of(lengths) if lengths else None

@@ -35,6 +35,14 @@ class Evidence(StrEnum):
     NONE = "none"
 
 
+class VerdictPath(StrEnum):
+    """How a verdict was reached."""
+
+    FULL = "full"
+    REREAD = "reread"
+    SHORT = "short"
+
+
 @dataclass(frozen=True, slots=True)
 class Classification:
     """A verdict and how it came about.
@@ -46,7 +54,8 @@ class Classification:
         threshold: In [0, 1].
         label_mass: Share of the model's next-token probability on the two labels, in [0, 1].
         evidence: ``none`` where no knowledge was given.
-        is_reread: True where the reply could not be read and the label was asked for alone.
+        path: ``full`` for a reply that could be read, ``reread`` where the label was then asked for
+            alone, ``short`` where no justification was asked for.
         num_input_tokens: Of the prompt.
         num_output_tokens: Of all that was generated.
         num_cached_tokens: Prompt tokens whose computation was reused.
@@ -60,7 +69,7 @@ class Classification:
     threshold: float
     label_mass: float
     evidence: Evidence
-    is_reread: bool
+    path: VerdictPath
     num_input_tokens: int
     num_output_tokens: int
     num_cached_tokens: int
@@ -177,10 +186,16 @@ class Detector:
             threshold=threshold,
             label_mass=logprobs.mass,
             evidence=job.evidence,
-            is_reread=generation is not None and read is not None,
+            path=_path(generation, read),
             num_input_tokens=len(job.prompt.token_ids),
             num_output_tokens=(generation.num_output_tokens if generation else 0) + bool(read),
             num_cached_tokens=first.num_cached_tokens if first else 0,
             queue_s=sum(call.queue_s for call in calls),
             inference_s=sum(call.inference_s for call in calls),
         )
+
+
+def _path(generation: Generation | None, read: LabelRead | None) -> VerdictPath:
+    if generation is None:
+        return VerdictPath.SHORT
+    return VerdictPath.FULL if read is None else VerdictPath.REREAD

@@ -97,6 +97,18 @@ _INFO: dict[str, Any] = {
     "calibration": {"temperature": 1.0, "threshold": 0.5},
     "label_token_ids": {"hallucination": 1234, "correct": 2345},
     "golden_metrics": {"f1": 0.91},
+    "reference": {
+        "rows": "the test part of halueval_qa",
+        "num_rows": 1000,
+        "probability_counts": [310, 90, 40, 30, 30, 30, 40, 50, 110, 270],
+        "hallucination_share": 0.5,
+        "justification_chars": {"p10": 31.0, "p50": 62.0, "p90": 118.0},
+    },
+    "window": {
+        "max_verdicts": 1000,
+        "min_verdicts": 200,
+        "verdicts": {"full": 412, "reread": 1, "short": 30},
+    },
     "engine": {"name": "vllm", "version": "0.31.0", "device": "cuda", "dtype": "bfloat16"},
     "hardware": {"processor": "AMD EPYC 7R13", "num_cores": 8, "accelerator": "NVIDIA L4"},
     "limits": {

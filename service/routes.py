@@ -32,7 +32,10 @@ from service.schemas import (
     Info,
     Liveness,
     Readiness,
+    ReferenceInfo,
+    WindowInfo,
 )
+from service.settings import Settings
 
 ResultT = TypeVar("ResultT")
 
@@ -103,6 +106,11 @@ async def metrics(request: Request) -> Response:
     load = runtime.engine.load
     runtime.metrics.engine_running.set(load.num_running)
     runtime.metrics.engine_waiting.set(load.num_waiting)
+    weights = runtime.lifecycle.weights
+    manifest = weights.manifest if weights else None
+    runtime.metrics.window.compare_with(
+        manifest.reference if manifest else None, runtime.settings.window_min_verdicts
+    )
     text = generate_latest(runtime.metrics.registry) + generate_latest(REGISTRY)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -112,7 +120,7 @@ async def info(request: Request) -> Response:
     """What is served, and within which limits."""
     runtime = _runtime(request)
     detector = runtime.lifecycle.require_detector()
-    settings, engine = runtime.settings, runtime.engine.info
+    engine = runtime.engine.info
     weights = runtime.lifecycle.weights
     if weights is None:
         raise NotReadyError("the service is starting", 5)
@@ -130,6 +138,10 @@ async def info(request: Request) -> Response:
             },
             label_token_ids={str(k): v for k, v in runtime.engine.label_token_ids.items()},
             golden_metrics=dict(manifest.golden_metrics) if manifest else {},
+            reference=(
+                ReferenceInfo.of(manifest.reference) if manifest and manifest.reference else None
+            ),
+            window=_window(runtime),
             engine={
                 "name": engine.name,
                 "version": engine.version,
@@ -141,22 +153,35 @@ async def info(request: Request) -> Response:
                 num_cores=count_cores(),
                 accelerator=engine.accelerator,
             ),
-            limits={
-                "input_tokens": detector.limit_tokens,
-                "output_tokens": settings.max_output_tokens,
-                "body_bytes": settings.max_body_bytes,
-                "json_depth": settings.max_json_depth,
-                "batch_items": settings.max_batch_items,
-                "in_flight_items": settings.max_in_flight,
-                "queued_tokens": settings.max_queued_tokens,
-                "items_per_minute": settings.rate_limit_per_minute,
-                "request_timeout_s": settings.request_timeout_s,
-            },
+            limits=_limits(runtime.settings, detector.limit_tokens),
             cold_start_s={
                 phase: round(seconds, 3)
                 for phase, seconds in runtime.lifecycle.cold_start_s.items()
             },
         )
+    )
+
+
+def _limits(settings: Settings, input_tokens: int) -> dict[str, int | float | None]:
+    return {
+        "input_tokens": input_tokens,
+        "output_tokens": settings.max_output_tokens,
+        "body_bytes": settings.max_body_bytes,
+        "json_depth": settings.max_json_depth,
+        "batch_items": settings.max_batch_items,
+        "in_flight_items": settings.max_in_flight,
+        "queued_tokens": settings.max_queued_tokens,
+        "items_per_minute": settings.rate_limit_per_minute,
+        "request_timeout_s": settings.request_timeout_s,
+    }
+
+
+def _window(runtime: Runtime) -> WindowInfo:
+    window = runtime.metrics.window
+    return WindowInfo(
+        max_verdicts=window.max_verdicts,
+        min_verdicts=min(runtime.settings.window_min_verdicts, window.max_verdicts),
+        verdicts={str(path): len(each) for path, each in window.windows.items()},
     )
 
 

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from contract.errors import TextError
 from contract.example import Example, normalise_text
 from contract.labels import Label
+from contract.reference import Reference
 from service.detector import Classification, Evidence
 
 TEXT_FAULTS: LiteralString = "text_faults"
@@ -262,6 +263,59 @@ class Hardware(BaseModel):
     accelerator: str | None = Field(description="The GPU's name; null where there is none.")
 
 
+class JustificationChars(BaseModel):
+    """How long justifications are, in Unicode code points."""
+
+    p10: float
+    p50: float
+    p90: float
+
+
+class ReferenceInfo(BaseModel):
+    """What live drift is measured against: the verdicts of an evaluation of these weights."""
+
+    rows: str = Field(description="Which rows were judged.")
+    num_rows: int = Field(ge=1, description="Of them, with a verdict that could be read.")
+    probability_counts: list[int] = Field(
+        description="How many have their probability in each tenth of [0, 1]."
+    )
+    hallucination_share: float | None = Field(
+        ge=0, le=1, description="At the threshold of the weights; null where it was not recorded."
+    )
+    justification_chars: JustificationChars | None = Field(
+        description="Null where it was not recorded."
+    )
+
+    @classmethod
+    def of(cls, reference: Reference) -> ReferenceInfo:
+        """Return it as it is on the wire."""
+        lengths = reference.justification_chars
+        return cls(
+            rows=reference.rows,
+            num_rows=reference.num_rows,
+            probability_counts=list(reference.probability_counts),
+            hallucination_share=reference.hallucination_share,
+            justification_chars=(
+                None
+                if lengths is None
+                else JustificationChars(p10=lengths.p10, p50=lengths.p50, p90=lengths.p90)
+            ),
+        )
+
+
+class WindowInfo(BaseModel):
+    """The latest verdicts, which `/metrics` describes and compares with the reference."""
+
+    max_verdicts: int = Field(description="Of each path that the window holds.")
+    min_verdicts: int = Field(
+        description="With a readable reply, from which drift is measured; a full window is enough."
+    )
+    verdicts: dict[str, int] = Field(
+        description="In the window now. By path: `full` for replies that could be read, `reread` "
+        "for those whose label was then asked for alone, `short` without a justification."
+    )
+
+
 class Info(BaseModel):
     """What is served and within which limits. Holds no secret."""
 
@@ -276,6 +330,10 @@ class Info(BaseModel):
     calibration: dict[str, float]
     label_token_ids: dict[str, int]
     golden_metrics: dict[str, float]
+    reference: ReferenceInfo | None = Field(
+        description="Null where `contract.json` has none: drift is not measured then."
+    )
+    window: WindowInfo
     engine: dict[str, str | int]
     hardware: Hardware
     limits: dict[str, int | float | None]

@@ -134,7 +134,9 @@ class Settings(BaseSettings):
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
     """Where to send traces (OTLP over HTTP); none are made where unset."""
     window_verdicts: int = Field(default=1000, ge=10, le=100_000)
-    """Verdicts over which the share of hallucinations and the mean probability are taken."""
+    """Latest verdicts of each path that `detector_window_*` and live drift are measured over."""
+    window_min_verdicts: int = Field(default=200, ge=10, le=100_000)
+    """Verdicts from which live drift is measured; a full window is always enough."""
 
     # The fake engine
     fake_latency_s: float = Field(default=0.0, ge=0, le=600)

@@ -6,7 +6,6 @@ import logging
 import re
 import sys
 import uuid
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,9 @@ from prometheus_client import (
 )
 
 from contract.labels import Label
+from service.detector import VerdictPath
+from service.problems import INTERNAL, PROBLEMS
+from service.window import WindowCollector
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -32,6 +34,8 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SECONDS_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7.5, 10, 15, 30, 60,
 )  # fmt: skip
+
+_SHED = ("overloaded", "rate-limited")
 
 
 def request_id_from(header: str | None) -> str:
@@ -85,14 +89,17 @@ class Metrics:
         """Define the metrics.
 
         Args:
-            window_verdicts: Verdicts over which share and mean are taken.
+            window_verdicts: Latest verdicts of each path that shares, means and drift are taken
+                over.
         """
         # One time stamp beside every sample, which nobody asks for.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
-        self._window: deque[tuple[bool, float]] = deque(maxlen=window_verdicts)
+        self.window = WindowCollector(window_verdicts)
+        self.registry.register(self.window)
         self._define_traffic()
         self._define_state()
+        self._begin_at_zero()
 
     def _define_traffic(self) -> None:
         counter = partial(Counter, registry=self.registry)
@@ -134,16 +141,15 @@ class Metrics:
         self.info = gauge(
             "detector_info", "What is served", ["model", "revision", "contract", "engine"]
         )
-        # Computed when asked for, not with every verdict.
-        gauge("detector_window_hallucination_share", "Of the last verdicts").set_function(
-            self._hallucination_share
-        )
-        gauge("detector_window_mean_probability", "Of the last verdicts").set_function(
-            self._mean_probability
-        )
-        gauge("detector_window_verdicts", "Verdicts that these are taken over").set_function(
-            lambda: len(self._window)
-        )
+
+    def _begin_at_zero(self) -> None:
+        """Show counts before their first event: from nothing to 1 is no rise."""
+        for label in Label:
+            self.items.labels("ok", label)
+        for kind in (*PROBLEMS.values(), INTERNAL):
+            self.items.labels(kind.slug, "")
+        for reason in _SHED:
+            self.shed.labels(reason)
 
     def count_verdict(self, verdict: Classification) -> None:
         """Count an item that ended with a verdict."""
@@ -153,15 +159,9 @@ class Metrics:
         self.input_tokens.inc(verdict.num_input_tokens)
         self.cached_tokens.inc(verdict.num_cached_tokens)
         self.output_tokens.inc(verdict.num_output_tokens)
-        if verdict.is_reread:
+        if verdict.path is VerdictPath.REREAD:
             self.reread.inc()
-        self._window.append((verdict.label is Label.HALLUCINATION, verdict.probability))
-
-    def _hallucination_share(self) -> float:
-        return sum(is_h for is_h, _ in self._window) / max(1, len(self._window))
-
-    def _mean_probability(self) -> float:
-        return sum(p for _, p in self._window) / max(1, len(self._window))
+        self.window.add(verdict)
 
     def count_problem(self, slug: str) -> None:
         """Count an item that ended without a verdict.
@@ -172,7 +172,7 @@ class Metrics:
         self.items.labels(slug, "").inc()
         if slug == "unreadable-reply":
             self.unreadable.inc()
-        if slug in ("overloaded", "rate-limited"):
+        if slug in _SHED:
             self.shed.labels(slug).inc()
 
 

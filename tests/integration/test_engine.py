@@ -222,7 +222,7 @@ def test_both_kinds_of_metrics_are_there(service: ServiceProcess) -> None:
     text = service.http.get("/metrics").text
     assert "detector_inference_seconds_bucket" in text
     assert "vllm:prompt_tokens_total" in text
-    assert metric(service.http, "detector_window_verdicts") > 0
+    assert metric(service.http, 'detector_window_verdicts{path="full"}') > 0
 
 
 def test_sigterm_drains_the_real_engine(tmp_path: Path) -> None:

@@ -43,14 +43,21 @@ def fake_weights(settings: Settings, progress: Callable[[str], None]) -> Weights
     return Weights(Path(), "fake", "none", None)
 
 
-def make_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
+def make_app(
+    settings: Settings, engine: Engine | None = None, weights: Weights | None = None
+) -> FastAPI:
     """Return the app, its lifespan not entered."""
-    return create_app(settings, engine or FakeEngine(settings), fake_weights)
+    resolve = fake_weights if weights is None else lambda settings, progress: weights
+    return create_app(settings, engine or FakeEngine(settings), resolve)
 
 
 @asynccontextmanager
 async def running_app(
-    settings: Settings, engine: Engine | None = None, *, is_loaded: bool = True
+    settings: Settings,
+    engine: Engine | None = None,
+    *,
+    is_loaded: bool = True,
+    weights: Weights | None = None,
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Runtime]]:
     """Enter the app's lifespan and yield a client and the parts behind it.
 
@@ -58,8 +65,9 @@ async def running_app(
         settings: Of the process.
         engine: Not started; the fake one by default.
         is_loaded: Wait until the model is loaded.
+        weights: What is served; without a contract by default.
     """
-    app = make_app(settings, engine)
+    app = make_app(settings, engine, weights)
     runtime: Runtime = app.state.runtime
     async with app.router.lifespan_context(app):
         if is_loaded:
@@ -138,9 +146,9 @@ def caller_of(app: FastAPI, path: str, body: Any) -> Caller:
 
 
 async def items_total(client: httpx.AsyncClient) -> dict[tuple[str, str], float]:
-    """Return ``detector_items_total``: (outcome, class) -> count."""
+    """Return ``detector_items_total``: (outcome, class) -> count; what has not happened is out."""
     samples = await samples_of(client, "detector_items_total")
-    return {(labels["outcome"], labels["class"]): value for labels, value in samples}
+    return {(labels["outcome"], labels["class"]): value for labels, value in samples if value}
 
 
 async def samples_of(client: httpx.AsyncClient, name: str) -> list[tuple[dict[str, str], float]]:
@@ -154,9 +162,9 @@ async def samples_of(client: httpx.AsyncClient, name: str) -> list[tuple[dict[st
     ]
 
 
-async def value_of(client: httpx.AsyncClient, name: str) -> float:
-    """Return the value of a metric without labels."""
-    [(_, value)] = await samples_of(client, name)
+async def value_of(client: httpx.AsyncClient, name: str, **labels: str) -> float:
+    """Return the value of a metric with these labels and no others."""
+    [value] = [value for own, value in await samples_of(client, name) if own == labels]
     return value
 
 

@@ -26,6 +26,7 @@ from contract.manifest import (
     read_manifest,
     write_manifest,
 )
+from contract.reference import LengthQuantiles, Reference
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 FULL = Manifest(
@@ -40,6 +41,13 @@ FULL = Manifest(
     training_commit="c0ffee",
     golden_metrics={"accuracy": 0.75},
     weights_sha256="ab12",
+    reference=Reference(
+        rows="the test part of qa",
+        num_rows=12,
+        probability_counts=(3, 0, 0, 0, 1, 2, 0, 0, 1, 5),
+        hallucination_share=0.5,
+        justification_chars=LengthQuantiles(12.0, 30.5, 80.0),
+    ),
 )
 FULL_JSON = """\
 {
@@ -60,6 +68,28 @@ FULL_JSON = """\
   "label_token_ids": {
     "correct": 42,
     "hallucination": 31
+  },
+  "reference": {
+    "hallucination_share": 0.5,
+    "justification_chars": {
+      "p10": 12.0,
+      "p50": 30.5,
+      "p90": 80.0
+    },
+    "num_rows": 12,
+    "probability_counts": [
+      3,
+      0,
+      0,
+      0,
+      1,
+      2,
+      0,
+      0,
+      1,
+      5
+    ],
+    "rows": "the test part of qa"
   },
   "trained": true,
   "training_commit": "c0ffee",
@@ -117,12 +147,27 @@ def test_a_folder_without_a_manifest_has_none(tmp_path: Path) -> None:
 
 def test_what_is_optional_may_be_left_out(tmp_path: Path) -> None:
     raw = json.loads(FULL_JSON)
-    for key in ("data_revisions", "training_commit", "golden_metrics", "weights_sha256"):
+    optional = ("data_revisions", "training_commit", "golden_metrics", "weights_sha256")
+    for key in (*optional, "reference"):
         del raw[key]
     write_raw(tmp_path, json.dumps(raw))
     assert read_manifest(tmp_path) == replace(
-        FULL, data_revisions={}, training_commit=None, golden_metrics={}, weights_sha256=None
+        FULL,
+        data_revisions={},
+        training_commit=None,
+        golden_metrics={},
+        weights_sha256=None,
+        reference=None,
     )
+
+
+def test_of_a_reference_share_and_lengths_may_be_left_out(tmp_path: Path) -> None:
+    for name in ("hallucination_share", "justification_chars"):
+        manifest = read_changed(tmp_path, "reference", name, value=None)
+        assert manifest is not None
+        assert FULL.reference is not None
+        assert manifest.reference == replace(FULL.reference, **{name: None})
+    assert read_changed(tmp_path, "reference", value=None) == replace(FULL, reference=None)
 
 
 def test_a_whole_number_does_for_a_real_one_and_newer_keys_are_ignored(tmp_path: Path) -> None:
@@ -176,6 +221,10 @@ def test_json_that_is_no_object_is_refused(tmp_path: Path, text: str) -> None:
         ("base_model",),
         ("base_revision",),
         ("trained",),
+        ("reference", "rows"),
+        ("reference", "num_rows"),
+        ("reference", "probability_counts"),
+        ("reference", "justification_chars", "p90"),
     ],
     ids=".".join,
 )
@@ -225,6 +274,23 @@ WRONG = [
         ("golden_metrics",), {"accuracy": float("nan")}, "a finite number", id="metric-nan"
     ),
     pytest.param(("golden_metrics",), {"accuracy": "0.9"}, "a finite number", id="metric-text"),
+    pytest.param(("reference",), [1], "a JSON object", id="reference-list"),
+    pytest.param(("reference", "rows"), 7, "a string", id="rows-number"),
+    pytest.param(("reference", "num_rows"), 12.0, "a whole number", id="num-rows-real"),
+    pytest.param(
+        ("reference", "probability_counts"), 12, "a list of whole numbers", id="counts-number"
+    ),
+    pytest.param(
+        ("reference", "probability_counts"),
+        [3, 0, 0, 0, 1, 2, 0, 0, True, 5],
+        "a list of whole numbers",
+        id="counts-bool",
+    ),
+    pytest.param(("reference", "hallucination_share"), "half", "a finite number", id="share-text"),
+    pytest.param(("reference", "justification_chars"), 40, "a JSON object", id="lengths-number"),
+    pytest.param(
+        ("reference", "justification_chars", "p50"), None, "a finite number", id="median-null"
+    ),
 ]
 
 
@@ -263,6 +329,29 @@ def test_a_calibration_that_means_nothing_is_refused(
 ) -> None:
     with pytest.raises(ManifestError, match=re.escape(message)):
         read_changed(tmp_path, "calibration", key, value=value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("probability_counts", [12], "probability_counts must be 10 counts from 0"),
+        ("probability_counts", [13, *[0] * 8, -1], "probability_counts must be 10 counts from 0"),
+        ("num_rows", 13, "num_rows must be the sum of probability_counts"),
+        ("hallucination_share", 1.01, "hallucination_share must be in [0, 1]"),
+        (
+            "justification_chars",
+            {"p10": 20, "p50": 10, "p90": 30},
+            "lengths must be finite, not negative, and p10 <= p50 <= p90",
+        ),
+    ],
+    ids=["bins", "negative", "sum", "share", "order"],
+)
+def test_a_reference_that_contradicts_itself_is_refused(
+    tmp_path: Path, key: str, value: object, message: str
+) -> None:
+    with pytest.raises(ManifestError, match=re.escape(message)) as caught:
+        read_changed(tmp_path, "reference", key, value=value)
+    assert str(caught.value).endswith("Export the weights again with this project's training.")
 
 
 def test_weights_of_this_contract_are_accepted() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from contract.labels import Label
 from contract.manifest import CONTRACT_VERSION, fingerprint
+from contract.reference import LengthQuantiles
 from evaluation.errors import EvaluationError
 from evaluation.metrics import Confusion
 from evaluation.prediction import Prediction
@@ -113,6 +114,8 @@ def test_the_figures_of_a_set(evaluation: Evaluation) -> None:
     assert part.justifications.num_justifications == 7
     assert part.justifications.quoted == pytest.approx(3 / 7)
     assert part.justifications.verbatim == 1
+    # Four of 29 characters and three of 53; the reply that was not read does not count.
+    assert part.justification_chars == LengthQuantiles(29, 29, 53)
     # The first hallucination was called correct with words against it.
     assert part.justifications.contradicting == pytest.approx(1 / 7)
 
@@ -237,6 +240,7 @@ def test_json(evaluation: Evaluation) -> None:
     assert qa["beats_shortcuts"] is False
     assert qa["best_shortcut"] == "length"
     assert qa["justifications"]["verbatim"] == 1
+    assert qa["justification_chars"] == {"p10": 29, "p50": 29, "p90": 53}
     assert qa["reliability"][0]["num_rows"] == 4
 
 

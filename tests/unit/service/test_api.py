@@ -403,6 +403,12 @@ async def test_info_says_what_is_served(client: httpx.AsyncClient) -> None:
         "request_timeout_s": 60.0,
     }
     assert set(body["cold_start_s"]) == {"download", "load", "warm_up", "total"}
+    assert body["reference"] is None
+    assert body["window"] == {
+        "max_verdicts": 1000,
+        "min_verdicts": 200,
+        "verdicts": {"full": 0, "reread": 0, "short": 0},
+    }
 
 
 async def test_info_names_the_adapter_that_the_weights_were_exported_from() -> None:
@@ -469,14 +475,15 @@ async def test_a_fault_has_its_status_and_its_outcome_and_is_no_verdict(fault: P
         assert await value_of(client, "detector_in_flight_items") == 0
         assert await value_of(client, "detector_queued_tokens") == 0
         assert await value_of(client, "detector_engine_running") == 0
-        assert await value_of(client, "detector_window_verdicts") == fault.num_before
+        judged = [value for _, value in await samples_of(client, "detector_window_verdicts")]
+        assert sum(judged) == fault.num_before
         assert await value_of(client, "detector_unreadable_total") == (
             1.0 if fault.outcome == "unreadable-reply" else 0.0
         )
         shed = {
             labels["reason"]: n for labels, n in await samples_of(client, "detector_shed_total")
         }
-        assert shed == ({"rate-limited": 1.0} if fault.outcome == "rate-limited" else {})
+        assert shed == {"overloaded": 0.0, "rate-limited": float(fault.outcome == "rate-limited")}
 
 
 @pytest.mark.parametrize("fault", ["engine_fault", "unreadable", "stuck", "slow", "unforeseen"])
@@ -509,7 +516,8 @@ async def test_an_item_beyond_the_limit_is_refused_at_once() -> None:
         assert second.headers["retry-after"] == "5"
         assert (await first).status_code == 200
         assert is_idle(runtime)
-        assert await samples_of(client, "detector_shed_total") == [({"reason": "overloaded"}, 1.0)]
+        assert await value_of(client, "detector_shed_total", reason="overloaded") == 1
+        assert await value_of(client, "detector_shed_total", reason="rate-limited") == 0
         third = await client.post("/classify", json=ITEM)
         assert third.status_code == 200
 
@@ -588,24 +596,24 @@ async def test_a_client_that_waits_for_a_seat_frees_its_place_too() -> None:
 
 async def test_verdicts_are_counted_by_class_with_their_share_and_mean() -> None:
     async with running_app(fake_settings()) as (client, _):
-        assert await value_of(client, "detector_window_hallucination_share") == 0
+        assert await samples_of(client, "detector_window_hallucination_share") == []
         probabilities = []
         for item, threshold in zip(items(4), (0, 0, 0, 1), strict=True):
             answer = await client.post("/classify", json={**item, "threshold": threshold})
             probabilities.append(answer.json()["probability"])
         assert await items_total(client) == {("ok", "hallucination"): 3.0, ("ok", "correct"): 1.0}
-        assert await value_of(client, "detector_window_hallucination_share") == 0.75
-        mean = await value_of(client, "detector_window_mean_probability")
+        assert await value_of(client, "detector_window_hallucination_share", path="full") == 0.75
+        mean = await value_of(client, "detector_window_mean_probability", path="full")
         assert mean == pytest.approx(sum(probabilities) / 4, abs=1e-5)
-        assert await value_of(client, "detector_window_verdicts") == 4
+        assert await value_of(client, "detector_window_verdicts", path="full") == 4
 
 
 async def test_the_window_forgets_the_oldest_verdicts() -> None:
     async with running_app(fake_settings(window_verdicts=10)) as (client, _):
         for threshold in [0] * 9 + [1] * 6:
             await client.post("/classify", json={**ITEM, "threshold": threshold})
-        assert await value_of(client, "detector_window_verdicts") == 10
-        assert await value_of(client, "detector_window_hallucination_share") == 0.4
+        assert await value_of(client, "detector_window_verdicts", path="full") == 10
+        assert await value_of(client, "detector_window_hallucination_share", path="full") == 0.4
 
 
 async def test_tokens_and_seconds_are_counted() -> None:

@@ -14,7 +14,7 @@ from contract.calibration import Calibration, LabelLogprobs
 from contract.example import Example
 from contract.labels import Label
 from contract.prompt import Message
-from service.detector import Classification, Detector, Evidence, Job
+from service.detector import Classification, Detector, Evidence, Job, VerdictPath
 from service.engine.base import (
     Engine,
     EngineInfo,
@@ -162,7 +162,7 @@ async def test_a_readable_reply_becomes_a_verdict() -> None:
         threshold=0.5,
         label_mass=pytest.approx(0.8),
         evidence=Evidence.GIVEN,
-        is_reread=False,
+        path=VerdictPath.FULL,
         num_input_tokens=10,
         num_output_tokens=12,
         num_cached_tokens=4,
@@ -182,7 +182,7 @@ async def test_the_short_path_asks_for_one_token() -> None:
         threshold=0.5,
         label_mass=pytest.approx(0.5),
         evidence=Evidence.GIVEN,
-        is_reread=False,
+        path=VerdictPath.SHORT,
         num_input_tokens=10,
         num_output_tokens=1,
         num_cached_tokens=8,
@@ -227,7 +227,7 @@ async def test_a_reply_that_cannot_be_read_is_read_again_once(
         threshold=0.5,
         label_mass=pytest.approx(0.5),
         evidence=Evidence.GIVEN,
-        is_reread=True,
+        path=VerdictPath.REREAD,
         num_input_tokens=10,
         num_output_tokens=13,
         num_cached_tokens=4,
@@ -376,15 +376,15 @@ async def test_the_fake_engine_is_judged_like_any_other() -> None:
     assert full.probability == again.probability == short.probability
     assert 0.02 <= full.probability <= 0.98
     assert full.label_mass == pytest.approx(0.99)
-    assert not full.is_reread
+    assert (full.path, short.path) == (VerdictPath.FULL, VerdictPath.SHORT)
 
 
 async def test_the_fake_engine_s_faults_are_no_verdicts() -> None:
     reread = await classify_fake(fake_fault="unreadable")
-    assert reread.is_reread
+    assert reread.path is VerdictPath.REREAD
     assert reread.probability == (await classify_fake()).probability
     cut = await classify_fake(fake_output_tokens=200, max_output_tokens=50)
-    assert (cut.is_reread, cut.num_output_tokens) == (True, 51)
+    assert (cut.path, cut.num_output_tokens) == (VerdictPath.REREAD, 51)
     for fault, error in {
         "no_label": UnreadableVerdictError,
         "error": EngineFaultError,
