@@ -1,16 +1,18 @@
-"""``python -m evaluation``: measure a running service on the golden set.
+"""``python -m evaluation``: measure a running service on a golden set, or make one by a recipe.
 
     python -m evaluation baseline --url http://127.0.0.1:8000 --out baseline.json
     python -m evaluation drift --url http://127.0.0.1:8000 --baseline baseline.json --out reports/
     python -m evaluation compare --a https://production --b https://staging --out reports/
+    python -m evaluation materialise halueval-qa-treated --out treated.jsonl
 
 ``baseline`` asks for every case twice and keeps what was said, with the figures and with what the
 two passes differ in (``evaluation/baseline.py``). ``drift`` says whether a service is the same as
 its baseline, worse or better (``evaluation/gate.py``), and ``compare`` the same of two services.
+``materialise`` writes a golden set of public data for ``--set`` (``evaluation/recipes.py``).
 
 Exit codes: 0 done, and no drift; 1 drift; 2 could not measure, could not tell, or a wrong argument:
-the message says what to do, and only where the cases could not tell is there a report; 130 Ctrl-C,
-nothing was written.
+the message says what to do, and so do the reports; 130 Ctrl-C: there is no report, and the same
+command with ``--resume`` asks only for what was not answered (``evaluation/kept_answers.py``).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -27,12 +30,14 @@ from client import DetectorClient, DetectorError
 from client.api_key import DEFAULT_KEY_ENV, read_api_key
 from client.arguments import read_count, read_seconds
 from evaluation.baseline import Baseline
+from evaluation.drift_failure import report_failure
 from evaluation.errors import EvaluationError
 from evaluation.golden_set import load_golden_set
+from evaluation.kept_answers import KeptAnswers
 from evaluation.limits import Limits
 from evaluation.measuring import measure_baseline
 from evaluation.progress import Progress
-from evaluation.step_summary import append_summary
+from evaluation.step_summary import without_users
 
 if TYPE_CHECKING:
     from evaluation.drift_commands import Connect
@@ -55,6 +60,10 @@ def make_parser() -> argparse.ArgumentParser:
         "--api-key-env", metavar="NAME",
         help=f"environment variable that holds the API key (default {DEFAULT_KEY_ENV})",
     )  # fmt: skip
+    shared.add_argument(
+        "--resume", action="store_true",
+        help="ask only for what an interrupted run of the same command was not answered",
+    )  # fmt: skip
     parser = argparse.ArgumentParser(
         prog="python -m evaluation",
         description="Measure a running service on the golden set.",
@@ -72,6 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
     baseline.set_defaults(run=_run_baseline)
     _add_drift(commands, shared)
     _add_compare(commands, shared)
+    _add_materialise(commands)
     return parser
 
 
@@ -84,7 +94,7 @@ def _add_drift(commands: _Commands, shared: argparse.ArgumentParser) -> None:
     )
     drift.add_argument(
         "--accept-change", action="store_true",
-        help="compare with a baseline of another model, contract or golden set all the same",
+        help="compare with a baseline of another model, contract, calibration or set all the same",
     )  # fmt: skip
     _add_out_folder(drift)
     _add_concurrency(drift, "the baseline's", default=None)
@@ -104,6 +114,22 @@ def _add_compare(commands: _Commands, shared: argparse.ArgumentParser) -> None:
     _add_concurrency(compare, "8", default=8)
     _add_limits(compare)
     compare.set_defaults(run=_run_compare)
+
+
+def _add_materialise(commands: _Commands) -> None:
+    text = "write a golden set of public data, as a recipe says"
+    command = commands.add_parser("materialise", help=text, description=text)
+    command.add_argument(
+        "recipe", metavar="RECIPE", help="a file, or the name of one in evaluation/golden/recipes"
+    )
+    command.add_argument(
+        "--out", required=True, type=Path, metavar="FILE", help="where to write; replaced if there"
+    )
+    command.add_argument(
+        "--data-dir", type=Path, metavar="DIR",
+        help="folder, or clone, that holds the data set; the Hugging Face Hub is asked without",
+    )  # fmt: skip
+    command.set_defaults(run=_run_materialise)
 
 
 def _add_out_folder(parser: argparse.ArgumentParser) -> None:
@@ -141,38 +167,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = options.run(options)
     except KeyboardInterrupt:
-        _say("stopped; nothing was written")
+        _say("stopped; no result was written")
         return 130
     except (EvaluationError, DetectorError) as error:
-        _say(f"could not measure: {error}")
-        if options.command != "baseline":
-            append_summary(f"# Could not measure\n\n{error}\n", _say)
-        return 2
+        return report_failure(options, f"{error}", _say)
     except ModuleNotFoundError as error:
-        _say(
-            f"could not measure: {error.name} is not installed: run "
-            "`python requirements/install.py --training`"
-        )
-        return 2
+        remedy = "run `python requirements/install.py --training`"
+        return report_failure(options, f"{error.name} is not installed: {remedy}", _say)
+    except Exception as error:
+        # Python's own exit code would be 1, which says that there is drift.
+        traceback.print_exc()
+        return report_failure(options, f"{type(error).__name__}: {error}", _say)
     return code
 
 
 def _run_baseline(options: argparse.Namespace) -> int:
     golden = load_golden_set(options.golden)
     _check_out(options.out)
-    with _connect(options.url, options.api_key_env) as client, Progress() as progress:
-        _await_ready(client, options.url, options.wait)
-        baseline = measure_baseline(
-            client,
-            golden.cases,
-            golden.sha256,
-            concurrency=options.concurrency,
-            progress=progress,
-        )
-    try:
-        baseline.write(options.out)
-    except OSError as error:
-        raise EvaluationError(f"{options.out} cannot be written ({error.strerror})") from error
+    path = options.out.with_name(f"{options.out.name}.answers.partial.jsonl")
+    with KeptAnswers(path, _say, is_resumed=options.resume) as kept:
+        with _connect(options.url, options.api_key_env) as client, Progress() as progress:
+            _await_ready(client, options.url, options.wait)
+            baseline = measure_baseline(
+                client,
+                golden.cases,
+                golden.sha256,
+                concurrency=options.concurrency,
+                kept=kept,
+                progress=progress,
+            )
+        try:
+            baseline.write(options.out)
+        except OSError as error:
+            raise EvaluationError(f"{options.out} cannot be written ({error.strerror})") from error
+        kept.forget()
     _say(_describe(baseline, options.out))
     return 0
 
@@ -187,6 +215,12 @@ def _run_compare(options: argparse.Namespace) -> int:
     from evaluation.drift_commands import run_compare
 
     return run_compare(options, _connect_ready(options), _say)
+
+
+def _run_materialise(options: argparse.Namespace) -> int:
+    from evaluation.recipe_command import run_materialise
+
+    return run_materialise(options, _check_out, _say)
 
 
 def _connect_ready(options: argparse.Namespace) -> Connect:
@@ -246,11 +280,14 @@ def _describe(baseline: Baseline, path: Path) -> str:
     )
     if noise.max_probability_change is not None:
         text += f", and probabilities that differ by at most {noise.max_probability_change:.2g}"
+    if not baseline.speed.is_known:
+        text += ". It has no speed, as its first pass was interrupted"
     return text
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    # One line, whatever a service answered: in CI a line can be a command.
+    print(" ".join(without_users(text).splitlines()), file=sys.stderr)
 
 
 if __name__ == "__main__":

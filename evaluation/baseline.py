@@ -126,7 +126,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast one pass was, seen from the client.
+    """How fast one pass was, seen from the client; all figures are 0 where there are none.
 
     Attributes:
         concurrency: Requests at once.
@@ -139,6 +139,16 @@ class Speed:
     p50_ms: float
     p95_ms: float
     cases_per_s: float
+
+    @classmethod
+    def none(cls, concurrency: int) -> Speed:
+        """Return no speed: of a pass that was interrupted and taken up again."""
+        return cls(concurrency, 0.0, 0.0, 0.0)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there are figures."""
+        return self.cases_per_s > 0
 
     @classmethod
     def from_json(cls, fields: Fields) -> Speed:
@@ -165,7 +175,8 @@ class Baseline:
         cases: In the golden set's order; ids are unique.
         overall: Of all cases, first pass.
         by_kind: Kind of case -> figures, first pass.
-        speed: Of the first pass; the second may find its prompts in the engine's cache.
+        speed: Of the first pass; the second may find its prompts in the engine's cache. None
+            (``Speed.none``) where that pass was interrupted and taken up again.
     """
 
     service: ServiceIdentity

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,7 +19,9 @@ from evaluation.forged import asked_verdict
 from evaluation.gate import Speeds
 from evaluation.golden_set import Kind
 from evaluation.identity import ServiceIdentity
-from evaluation.measuring import GoldenRow, Progress, run_passes
+from evaluation.kept_answers import KeptAnswers
+from evaluation.measuring import GoldenRow, Progress, bind_answers, run_passes
+from evaluation.noise import Outcome
 from evaluation.paired import PairedCase
 
 
@@ -32,7 +36,8 @@ class Side:
         speed: Of the pass that verdicts are from.
         alone: Of the pass with one request at a time; None where a baseline has none.
         justifications: By id, None where the model gave none; None in all where only their hashes
-            are known.
+            are known. After an interruption only those that a changed verdict needs.
+        is_resumed: The pass that ``speed`` is of was interrupted and taken up again.
     """
 
     name: str
@@ -41,6 +46,7 @@ class Side:
     speed: Speed
     alone: Speed | None = None
     justifications: Mapping[str, str | None] | None = None
+    is_resumed: bool = False
 
     @classmethod
     def of_baseline(cls, baseline: Baseline) -> Side:
@@ -56,6 +62,9 @@ def measure_side(
     name: str,
     *,
     concurrency: int,
+    golden_sha256: str,
+    before: Side | None = None,
+    kept: KeptAnswers | None = None,
     progress: Progress | None = None,
 ) -> Side:
     """Ask a service that is ready for every row, at concurrency and then alone.
@@ -69,14 +78,20 @@ def measure_side(
         service: What it said that it is.
         name: How reports call it.
         concurrency: Requests at once.
+        golden_sha256: Of the golden set's content.
+        before: What it will be compared with; None where that is measured later.
+        kept: Answers of earlier runs, and where those of this one go.
         progress: Told of every answer, of both passes.
 
     Raises:
         EvaluationError: A row was not served, or the service changed meanwhile.
     """
-    together, alone = run_passes(
-        client, rows, service, concurrencies=(concurrency, 1), progress=progress
-    )
+    passes = {"together": concurrency, "alone": 1}
+    if kept is not None:
+        compared = None if before is None else _hash_verdicts(before)
+        made_from = bind_answers(service, golden_sha256, passes, compared_with=compared)
+        kept.begin(made_from, lambda id, outcome: before is None or _is_flip(before, id, outcome))
+    together, alone = run_passes(client, rows, service, passes=passes, kept=kept, progress=progress)
     outcomes = zip(rows, together.outcomes, alone.outcomes, strict=True)
     return Side(
         name=name,
@@ -85,14 +100,23 @@ def measure_side(
         speed=together.speed,
         alone=alone.speed,
         justifications={
-            row.id: None if answer.classification is None else answer.classification.justification
-            for row, answer in zip(rows, together.answers, strict=True)
+            row.id: said.justification for row, said in zip(rows, together.said, strict=True)
         },
+        is_resumed=together.is_resumed,
     )
 
 
+def _is_flip(before: Side, id: str, outcome: Outcome) -> bool:
+    return id in before.cases and before.cases[id].first.verdict is not outcome.verdict
+
+
+def _hash_verdicts(side: Side) -> str:
+    verdicts = {id: case.first.to_json()["verdict"] for id, case in side.cases.items()}
+    return hashlib.sha256(json.dumps(verdicts, sort_keys=True).encode("ascii")).hexdigest()
+
+
 def find_changes(before: ServiceIdentity, after: ServiceIdentity) -> list[str]:
-    """Return what makes two services another model, in words; nothing where they are the same."""
+    """Return why two services are not to say the same, in words; nothing where they are."""
     changes = []
     if not before.has_weights_of(after):
         changes.append(
@@ -100,6 +124,9 @@ def find_changes(before: ServiceIdentity, after: ServiceIdentity) -> list[str]:
         )
     if before.contract != after.contract:
         changes.append(f"the contract was {before.contract} and is {after.contract}")
+    old, new = before.calibration, after.calibration
+    if old != new:
+        changes.append(f"the calibration was {old} and is {new}")
     return changes
 
 
@@ -174,9 +201,12 @@ def find_forged(row: KnownRow) -> Label | None:
 def pair_speeds(before: Side, after: Side) -> Speeds:
     """Return both speeds, and why they cannot be compared where they cannot."""
     old, new = before.service, after.service
+    resumed = [side.name for side in (before, after) if side.is_resumed]
     why_not = None
     if (old.hardware, old.device) != (new.hardware, new.device):
         why_not = f"the hardware was {old.hardware} and is {new.hardware}"
     elif before.speed.concurrency != after.speed.concurrency:
         why_not = f"it was measured with {before.speed.concurrency} at once"
+    elif resumed:
+        why_not = f"the measurement of {' and '.join(resumed)} was interrupted and taken up again"
     return Speeds(before.speed, after.speed, why_not)

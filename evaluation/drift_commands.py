@@ -6,9 +6,9 @@ The statistics need SciPy and the pictures Matplotlib, which ``baseline`` does w
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,15 +25,18 @@ from evaluation.drift import (
     pair_speeds,
     refuse_changes,
 )
-from evaluation.drift_files import remove_reports, to_markdown, write_reports
+from evaluation.drift_failure import TITLES
+from evaluation.drift_files import to_markdown, write_reports
+from evaluation.drift_folder import prepare_folder
 from evaluation.drift_report import DriftReport
 from evaluation.errors import EvaluationError
 from evaluation.gate import judge
 from evaluation.golden_set import GoldenSet, load_golden_set
 from evaluation.identity import identify
+from evaluation.kept_answers import KeptAnswers
 from evaluation.limits import Limits
 from evaluation.progress import Progress
-from evaluation.step_summary import append_summary, without_users
+from evaluation.step_summary import annotate_error, append_summary, without_users
 
 _MAX_ATTEMPTS = 3
 """Of a request. With more, a service that refuses a third of them would seem to be well."""
@@ -53,20 +56,30 @@ def run_drift(options: argparse.Namespace, connect: Connect, say: Say) -> int:
     limits, golden = _limits(options), load_golden_set(options.golden)
     baseline = Baseline.read(options.baseline)
     _check_cases(baseline, golden, options.baseline)
-    _prepare(options.out)
+    prepare_folder(options.out)
     before = Side.of_baseline(baseline)
     concurrency = options.concurrency or baseline.speed.concurrency
-    with connect(options.url, options.api_key_env, _MAX_ATTEMPTS) as client:
-        service = identify(client)
-        changes = compare_with(baseline, service, golden.sha256)
-        if not options.accept_change:
-            refuse_changes(changes)
-        with Progress() as progress:
-            after = measure_side(
-                client, golden.cases, service, "service", concurrency=concurrency,
-                progress=progress,
-            )  # fmt: skip
-    return _finish("Drift gate", before, after, golden, limits, changes, options, say)
+    with _keep(options, "answers", say) as kept:
+        with connect(options.url, options.api_key_env, _MAX_ATTEMPTS) as client:
+            service = identify(client)
+            changes = compare_with(baseline, service, golden.sha256)
+            if not options.accept_change:
+                refuse_changes(changes)
+            with Progress() as progress:
+                after = measure_side(
+                    client,
+                    golden.cases,
+                    service,
+                    "service",
+                    concurrency=concurrency,
+                    golden_sha256=golden.sha256,
+                    before=before,
+                    kept=kept,
+                    progress=progress,
+                )
+        code = _finish(before, after, golden, limits, changes, options, say)
+        kept.forget()
+    return code
 
 
 def run_compare(options: argparse.Namespace, connect: Connect, say: Say) -> int:
@@ -77,30 +90,43 @@ def run_compare(options: argparse.Namespace, connect: Connect, say: Say) -> int:
         DetectorError: One cannot be reached.
     """
     limits, golden = _limits(options), load_golden_set(options.golden)
-    _prepare(options.out)
+    prepare_folder(options.out)
     key_b = options.api_key_env if options.api_key_env_b is None else options.api_key_env_b
-    sides = []
-    # One after the other: on one machine they would slow each other down.
-    for name, url, key in (("a", options.a, options.api_key_env), ("b", options.b, key_b)):
-        with connect(url, key, _MAX_ATTEMPTS) as client, Progress() as progress:
-            say(f"measuring {name}: {without_users(url)}")
-            sides.append(
-                measure_side(
+    sides: list[Side] = []
+    with ExitStack() as stack:
+        files = [stack.enter_context(_keep(options, f"answers-{name}", say)) for name in "ab"]
+        # One after the other: on one machine they would slow each other down.
+        for name, url, key, kept in zip(
+            "ab", (options.a, options.b), (options.api_key_env, key_b), files, strict=True
+        ):
+            with connect(url, key, _MAX_ATTEMPTS) as client, Progress() as progress:
+                say(f"measuring {name}: {without_users(url)}")
+                side = measure_side(
                     client,
                     golden.cases,
                     identify(client),
                     name,
                     concurrency=options.concurrency or 8,
+                    golden_sha256=golden.sha256,
+                    before=sides[0] if sides else None,
+                    kept=kept,
                     progress=progress,
                 )
-            )
-    a, b = sides
-    changes = find_changes(a.service, b.service)
-    return _finish("Comparison", a, b, golden, limits, changes, options, say)
+            sides.append(side)
+        a, b = sides
+        changes = find_changes(a.service, b.service)
+        code = _finish(a, b, golden, limits, changes, options, say)
+        for kept in files:
+            kept.forget()
+    return code
+
+
+def _keep(options: argparse.Namespace, name: str, say: Say) -> KeptAnswers:
+    path = options.out / f"{name}.partial.jsonl"
+    return KeptAnswers(path, say, is_resumed=options.resume)
 
 
 def _finish(
-    title: str,
     before: Side,
     after: Side,
     golden: GoldenSet,
@@ -112,7 +138,7 @@ def _finish(
     cases = pair_cases(golden.cases, before, after)
     judgement = judge(cases, pair_speeds(before, after), limits, is_same_model=not changes)
     report = DriftReport(
-        title=title,
+        title=TITLES[options.command],
         before=before,
         after=after,
         rows=golden.cases,
@@ -130,6 +156,8 @@ def _finish(
         if check.status in (Status.FAILED, Status.UNSURE) or check.name == "power":
             say(f"{check.status}: {check.name}: {check.text}")
     say(f"{judgement.outcome}: {judgement.reason}. The report is in {paths['report.html']}")
+    if judgement.outcome.exit_code:
+        annotate_error(f"{judgement.outcome}: {judgement.reason}")
     return judgement.outcome.exit_code
 
 
@@ -155,16 +183,3 @@ def _check_cases(baseline: Baseline, golden: GoldenSet, path: Path) -> None:
             f"{path} is of this golden set and yet not of its cases (the first is {first!r}): make "
             "it again with `python -m evaluation baseline`"
         )
-
-
-def _prepare(folder: Path) -> None:
-    """Find out before the measurement that reports cannot be written; remove earlier ones."""
-    if folder.exists() and not folder.is_dir():
-        raise EvaluationError(f"{folder} is a file: name a folder with --out")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        remove_reports(folder)
-    except OSError as error:
-        raise EvaluationError(f"{folder} cannot be written ({error.strerror})") from error
-    if not os.access(folder, os.W_OK):
-        raise EvaluationError(f"{folder} cannot be written: name another one with --out")

@@ -1,33 +1,23 @@
 """The files of the drift gate: JSON, Markdown, JUnit XML and one HTML page.
 
-Made whole in memory and written last, ``report.json`` at the very end: where it is, all is.
+Made whole in memory and written last (``evaluation/drift_folder.py``).
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from evaluation.checks import Status
+from evaluation.drift_folder import FORMAT, REPORT_FILES, dump_json, to_utf8, write_files
 from evaluation.drift_page import render_drift_page
 from evaluation.drift_report import DriftReport, describe, tabulate_checks, tabulate_figures
-from evaluation.errors import EvaluationError
-from evaluation.files import write_whole
-
-FORMAT = 1
-"""Of ``report.json``; raise it with every change that a reader would misread."""
-
-REPORT_FILES = ("report.html", "report.md", "junit.xml", "report.json")
-"""In the order of writing."""
+from evaluation.junit import SuiteCase
+from evaluation.junit import to_junit as to_suite
 
 _MAX_LISTED = 20
-# What XML 1.0 cannot hold, not even escaped.
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_json(report: DriftReport) -> dict[str, Any]:
@@ -66,6 +56,7 @@ def _side_json(report: DriftReport, is_after: bool) -> dict[str, Any]:
         "service": side.service.to_json(),
         "figures": asdict(report.figures(is_after)),
         "speed": asdict(side.speed),
+        "is_speed_resumed": side.is_resumed,
         "speed_alone": None if side.alone is None else asdict(side.alone),
     }
 
@@ -96,29 +87,18 @@ def _cell(text: str) -> str:
 
 def to_junit(report: DriftReport) -> bytes:
     """Return JUnit XML: one test case a check; what is unsure is an error, not a failure."""
-    checks = report.judgement.checks
-    counts = {status: sum(check.status is status for check in checks) for status in Status}
-    suite = ElementTree.Element(
-        "testsuite",
-        name=_xml(report.title),
-        tests=str(len(checks)),
-        failures=str(counts[Status.FAILED]),
-        errors=str(counts[Status.UNSURE]),
-        skipped=str(counts[Status.REPORTED]),
-    )
-    elements = {Status.FAILED: "failure", Status.UNSURE: "error", Status.REPORTED: "skipped"}
-    for check in checks:
-        case = ElementTree.SubElement(suite, "testcase", classname="drift", name=check.name)
-        if check.status in elements:
-            ElementTree.SubElement(case, elements[check.status], message=_xml(check.text))
-        else:
-            ElementTree.SubElement(case, "system-out").text = _xml(check.text)
-    text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
-    return text
-
-
-def _xml(text: str) -> str:
-    return _NOT_XML.sub("?", text)
+    results = []
+    for check in report.judgement.checks:
+        match check.status:
+            case Status.FAILED:
+                results.append(SuiteCase(check.name, "failure", check.text))
+            case Status.UNSURE:
+                results.append(SuiteCase(check.name, "error", check.text))
+            case Status.REPORTED:
+                results.append(SuiteCase(check.name, "skipped", check.text))
+            case Status.PASSED:
+                results.append(SuiteCase(check.name, None, check.text))
+    return to_suite(report.title, results)
 
 
 def write_reports(folder: Path, report: DriftReport) -> Mapping[str, Path]:
@@ -127,27 +107,11 @@ def write_reports(folder: Path, report: DriftReport) -> Mapping[str, Path]:
     Raises:
         EvaluationError: They cannot be written.
     """
-    text = json.dumps(to_json(report), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    page = render_drift_page(report)
-    contents = (page.encode("utf-8"), _utf8(to_markdown(report)), to_junit(report), _utf8(text))
-    paths = {name: folder / name for name in REPORT_FILES}
-    try:
-        for path, content in zip(paths.values(), contents, strict=True):
-            write_whole(path, content)
-    except BaseException as error:
-        remove_reports(folder)
-        if isinstance(error, OSError):
-            raise EvaluationError(f"{folder} cannot be written ({error.strerror})") from error
-        raise
-    return paths
-
-
-def remove_reports(folder: Path) -> None:
-    """Remove the reports of an earlier measurement, which would be taken for those of the next."""
-    for name in REPORT_FILES:
-        (folder / name).unlink(missing_ok=True)
-
-
-def _utf8(text: str) -> bytes:
-    # A lone surrogate, which JSON can hold, is no text to UTF-8.
-    return text.encode("utf-8", "replace")
+    contents = {
+        "report.html": render_drift_page(report).encode("utf-8"),
+        "report.md": to_utf8(to_markdown(report)),
+        "junit.xml": to_junit(report),
+        "report.json": dump_json(to_json(report)),
+    }
+    write_files(folder, contents)
+    return {name: folder / name for name in REPORT_FILES}

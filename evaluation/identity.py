@@ -79,6 +79,11 @@ class ServiceIdentity:
         """What it computes on, in words."""
         return self.accelerator or f"{self.processor}, {self.num_cores} cores"
 
+    @property
+    def calibration(self) -> str:
+        """What probabilities and verdicts are made with, in words, with all digits."""
+        return f"temperature {self.temperature!r}, threshold {self.threshold!r}"
+
     def has_weights_of(self, other: ServiceIdentity) -> bool:
         """Return whether both serve the same trained weights.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from client import DetectorClient
 from evaluation.baseline import Baseline, Case, Figures, Speed
 from evaluation.errors import EvaluationError
 from evaluation.identity import ServiceIdentity, identify
+from evaluation.kept_answers import KeptAnswers, KeptPass, Said
 from evaluation.noise import Outcome
 from evaluation.prediction import Prediction
 from evaluation.remote import Answer, GoldRow, ask_rows, to_prediction
@@ -34,30 +34,32 @@ class Pass:
     """One pass over the rows.
 
     Attributes:
-        answers: In the rows' order.
+        said: In the rows' order.
         seconds: From the first request to the last answer.
         concurrency: Requests at once.
+        is_resumed: It was interrupted and taken up again: its speed is not that of one pass.
     """
 
-    answers: tuple[Answer, ...]
+    said: tuple[Said, ...]
     seconds: float
     concurrency: int
+    is_resumed: bool = False
 
     @property
     def outcomes(self) -> list[Outcome]:
         """What was said of each row."""
-        return [Outcome.of(answer.classification) for answer in self.answers]
+        return [said.outcome for said in self.said]
 
     @property
     def speed(self) -> Speed:
         """How fast it was."""
-        latencies_ms = [answer.latency_ms for answer in self.answers]
+        latencies_ms = [said.latency_ms for said in self.said]
         p50_ms, p95_ms = np.percentile(latencies_ms, (50, 95))
         return Speed(
             concurrency=self.concurrency,
             p50_ms=round(float(p50_ms), 1),
             p95_ms=round(float(p95_ms), 1),
-            cases_per_s=round(len(self.answers) / self.seconds, 3),
+            cases_per_s=round(len(self.said) / self.seconds, 3),
         )
 
 
@@ -66,35 +68,58 @@ def run_pass(
     rows: Sequence[GoldRow],
     service: ServiceIdentity,
     *,
+    name: str,
     concurrency: int,
+    kept: KeptAnswers | None = None,
     progress: Progress | None = None,
 ) -> Pass:
-    """Ask the service for every row once.
+    """Ask the service once for every row that was not answered before.
 
     Args:
         client: Of the service.
         rows: What is judged, at least one.
         service: What it said that it is.
+        name: Of the pass, among the kept answers.
         concurrency: Requests at once.
+        kept: Answers of earlier runs, and where those of this one go.
         progress: Told of every answer.
 
     Raises:
         EvaluationError: A row was not served, or by other weights.
     """
-    began = time.perf_counter()
-    answers = ask_rows(client, rows, concurrency=concurrency, progress=progress)
-    seconds = time.perf_counter() - began
-    for row, answer in zip(rows, answers, strict=True):
-        given = answer.classification
-        if given is None:
-            continue
-        model = (given.model.id, given.model.revision)
-        if model != (service.model, service.revision):
-            raise EvaluationError(
-                f"row {row.id} was judged by {'@'.join(model)}, and /info says "
-                f"{service.model}@{service.revision}: measure when one revision alone is served"
-            )
-    return Pass(tuple(answers), seconds, concurrency)
+    earlier = KeptPass() if kept is None else kept.find(name, rows)
+    said, seconds = dict(earlier.said), earlier.seconds
+    rest = [row for row in rows if row.id not in said]
+
+    def take(row: GoldRow, answer: Answer) -> None:
+        nonlocal seconds
+        _check_weights(row, answer, service)
+        said[row.id] = Said.of(answer)
+        seconds = max(seconds, earlier.seconds + answer.seconds)
+        if kept is not None:
+            kept.add(name, row, said[row.id], seconds)
+        if progress is not None:
+            progress(len(said), len(rows))
+
+    ask_rows(client, rest, concurrency=concurrency, take=take)
+    return Pass(
+        said=tuple(said[row.id] for row in rows),
+        seconds=seconds,
+        concurrency=concurrency,
+        is_resumed=earlier.num_runs + bool(rest) > 1,
+    )
+
+
+def _check_weights(row: GoldRow, answer: Answer, service: ServiceIdentity) -> None:
+    given = answer.classification
+    if given is None:
+        return
+    model = (given.model.id, given.model.revision)
+    if model != (service.model, service.revision):
+        raise EvaluationError(
+            f"row {row.id} was judged by {'@'.join(model)}, and /info says "
+            f"{service.model}@{service.revision}: measure when one revision alone is served"
+        )
 
 
 def run_passes(
@@ -102,39 +127,63 @@ def run_passes(
     rows: Sequence[GoldRow],
     service: ServiceIdentity,
     *,
-    concurrencies: Sequence[int],
+    passes: Mapping[str, int],
+    kept: KeptAnswers | None = None,
     progress: Progress | None = None,
 ) -> list[Pass]:
-    """Ask the service for every row, once for each concurrency.
+    """Ask the service for every row, once in each pass.
 
     Args:
         client: Of the service.
         rows: What is judged, at least one.
         service: What it said that it is.
-        concurrencies: Requests at once, of each pass.
+        passes: Name -> requests at once.
+        kept: Answers of earlier runs, and where those of this one go.
         progress: Told of every answer, of all passes.
 
     Raises:
         EvaluationError: A row was not served, or the service changed meanwhile.
     """
-    total = len(concurrencies) * len(rows)
+    total = len(passes) * len(rows)
 
     def report(before: int) -> Progress | None:
         if progress is None:
             return None
         return lambda done, _: progress(before + done, total)
 
-    passes = [
+    measured = [
         run_pass(
-            client, rows, service, concurrency=concurrency, progress=report(number * len(rows))
+            client,
+            rows,
+            service,
+            name=name,
+            concurrency=concurrency,
+            kept=kept,
+            progress=report(number * len(rows)),
         )
-        for number, concurrency in enumerate(concurrencies)
+        for number, (name, concurrency) in enumerate(passes.items())
     ]
     if identify(client) != service:
+        if kept is not None:
+            kept.forget()
         raise EvaluationError(
             "the service changed during the measurement: measure again when one alone is served"
         )
-    return passes
+    return measured
+
+
+def bind_answers(
+    service: ServiceIdentity, golden_sha256: str, passes: Mapping[str, int], **more: str | None
+) -> dict[str, Any]:
+    """Return all that an answer depends on besides its pass and row: see ``KeptAnswers.begin``.
+
+    Args:
+        service: What it said that it is.
+        golden_sha256: Of the golden set's content.
+        passes: Name -> requests at once.
+        more: What else must be the same.
+    """
+    return {"service": service.to_json(), "golden": golden_sha256, "passes": dict(passes), **more}
 
 
 def measure_baseline(
@@ -143,6 +192,7 @@ def measure_baseline(
     golden_sha256: str,
     *,
     concurrency: int,
+    kept: KeptAnswers | None = None,
     progress: Progress | None = None,
 ) -> Baseline:
     """Ask a service that is ready for every row, twice.
@@ -152,6 +202,7 @@ def measure_baseline(
         rows: The golden set, at least one case.
         golden_sha256: Of the set's content.
         concurrency: Requests at once; the same in both passes.
+        kept: Answers of earlier runs, and where those of this one go.
         progress: Told of every answer, of both passes.
 
     Raises:
@@ -160,12 +211,13 @@ def measure_baseline(
     if not rows:
         raise EvaluationError("the golden set has no case: give one that has")
     service = identify(client)
-    first, second = run_passes(
-        client, rows, service, concurrencies=(concurrency, concurrency), progress=progress
-    )
+    passes = {"first": concurrency, "second": concurrency}
+    if kept is not None:
+        kept.begin(bind_answers(service, golden_sha256, passes), None)
+    first, second = run_passes(client, rows, service, passes=passes, kept=kept, progress=progress)
+    # Figures need no justification, and a baseline keeps only its hash.
     predictions = [
-        to_prediction(row, answer.classification)
-        for row, answer in zip(rows, first.answers, strict=True)
+        to_prediction(row, outcome, None) for row, outcome in zip(rows, first.outcomes, strict=True)
     ]
     by_kind: dict[str, list[Prediction]] = {}
     for row, prediction in zip(rows, predictions, strict=True):
@@ -177,5 +229,5 @@ def measure_baseline(
         cases=tuple(Case(row.id, before, after) for row, before, after in outcomes),
         overall=Figures.of(predictions),
         by_kind={kind: Figures.of(own) for kind, own in by_kind.items()},
-        speed=first.speed,
+        speed=Speed.none(concurrency) if first.is_resumed else first.speed,
     )

@@ -12,6 +12,7 @@ from client import Classification, DetectorClient, DetectorError, UnreadableRepl
 from contract.example import Example
 from contract.labels import Label
 from evaluation.errors import EvaluationError
+from evaluation.noise import Outcome
 from evaluation.prediction import Prediction
 
 
@@ -71,10 +72,12 @@ class Answer:
     Attributes:
         classification: None where the model's reply was unreadable.
         latency_ms: From the request to the answer, waits and further tries included.
+        seconds: From the beginning, when no row was asked, to the answer.
     """
 
     classification: Classification | None
     latency_ms: float
+    seconds: float
 
 
 def describe_service(url: str) -> Served:
@@ -120,13 +123,24 @@ def predict_remotely(
         EvaluationError: A row was refused or not served. Only an unreadable reply counts as a
             verdict that was not reached.
     """
+    num_answered = 0
+
+    def report(row: GoldRow, answer: Answer) -> None:
+        nonlocal num_answered
+        num_answered += 1
+        if progress is not None:
+            progress(num_answered, len(rows))
+
     with DetectorClient(url) as client:
         answers = ask_rows(
-            client, rows, justification=justification, concurrency=concurrency, progress=progress
+            client, rows, justification=justification, concurrency=concurrency, take=report
         )
-    return [
-        to_prediction(row, answer.classification) for row, answer in zip(rows, answers, strict=True)
-    ]
+    predictions = []
+    for row, answer in zip(rows, answers, strict=True):
+        given = answer.classification
+        text = None if given is None else given.justification
+        predictions.append(to_prediction(row, Outcome.of(given), text))
+    return predictions
 
 
 def ask_rows(
@@ -135,7 +149,7 @@ def ask_rows(
     *,
     justification: bool = True,
     concurrency: int = 32,
-    progress: Callable[[int, int], None] | None = None,
+    take: Callable[[GoldRow, Answer], None] | None = None,
 ) -> list[Answer]:
     """Ask a service for every row, and return its answers in the rows' order.
 
@@ -144,11 +158,12 @@ def ask_rows(
         rows: What is judged.
         justification: False for the short path.
         concurrency: Requests at once.
-        progress: Told how many are answered, of how many.
+        take: Given each row with its answer as it comes, in this thread; what it raises ends all.
 
     Raises:
         EvaluationError: A row was refused or not served; the others are not waited for.
     """
+    began_all = time.perf_counter()
 
     def ask(row: GoldRow) -> Answer:
         began = time.perf_counter()
@@ -157,7 +172,8 @@ def ask_rows(
             given = client.classify(example, justification=justification)
         except UnreadableReply:
             given = None
-        return Answer(given, 1000 * (time.perf_counter() - began))
+        ended = time.perf_counter()
+        return Answer(given, 1000 * (ended - began), ended - began_all)
 
     answers: dict[int, Answer] = {}
     pool = ThreadPoolExecutor(concurrency)
@@ -171,29 +187,30 @@ def ask_rows(
                 raise EvaluationError(
                     f"the service gave no verdict on row {rows[place].id}: {error}"
                 ) from error
-            if progress is not None:
-                progress(len(answers), len(rows))
+            if take is not None:
+                take(rows[place], answers[place])
     finally:
         # After a fault, or on Ctrl-C, return at once: requests under way end by themselves.
         pool.shutdown(wait=False, cancel_futures=True)
     return [answers[place] for place in range(len(rows))]
 
 
-def to_prediction(row: GoldRow, given: Classification | None) -> Prediction:
-    """Return an answer beside its gold class.
+def to_prediction(row: GoldRow, outcome: Outcome, justification: str | None) -> Prediction:
+    """Return what was said of a row beside its gold class.
 
     Args:
         row: What was judged.
-        given: The answer; None where the reply was unreadable.
+        outcome: What was said of it.
+        justification: None where the model gave none, or it does not matter.
     """
     return Prediction(
         id=row.id,
         pair_id=row.pair_id,
         set_name=row.set_name,
         gold=row.label,
-        verdict=None if given is None else given.label,
-        probability=None if given is None else given.probability,
-        justification=None if given is None else given.justification,
+        verdict=outcome.verdict,
+        probability=outcome.probability,
+        justification=justification,
         response=row.response,
         knowledge=row.knowledge,
         question=row.question,

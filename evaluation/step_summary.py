@@ -1,14 +1,21 @@
-"""The summary of a CI job: Markdown that is appended to the file of ``GITHUB_STEP_SUMMARY``."""
+"""What a job of GitHub Actions shows of the gate: Markdown in its summary, a line with the error.
+
+The summary is the file that ``GITHUB_STEP_SUMMARY`` names, which other systems can set, too.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 SUMMARY_ENV = "GITHUB_STEP_SUMMARY"
 """Names the file; unset where there is no such job."""
+
+ACTIONS_ENV = "GITHUB_ACTIONS"
+"""``true`` in a job of GitHub Actions."""
 
 _USERINFO = re.compile(r"//[^/@\s]*@")
 
@@ -23,6 +30,26 @@ def append_summary(text: str, say: Callable[[str], None]) -> None:
             file.write(without_users(text) + "\n")
     except OSError as error:
         say(f"the summary {name} cannot be written ({error.strerror})")
+
+
+def annotate_error(text: str) -> None:
+    """Print a text as the one line that GitHub Actions shows beside the job, only in such a job."""
+    if os.environ.get(ACTIONS_ENV) == "true":
+        sys.stdout.write(f"::error::{escape_command(without_users(text))}\n")
+        sys.stdout.flush()
+
+
+def escape_command(text: str) -> str:
+    r"""Return a text as the data of a workflow command, which ends with its line.
+
+    The three replacements are those of ``escapeData`` in ``packages/core/src/command.ts`` of
+    github.com/actions/toolkit.
+
+    Example:
+        >>> escape_command("100 %\n::set-env name=PATH::")
+        '100 %25%0A::set-env name=PATH::'
+    """
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def without_users(text: str) -> str:

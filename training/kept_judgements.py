@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from contract.labels import Label
+from evaluation.kept_lines import KeptLines
 from training.judging import Judgement
 from training.records import Record
 
@@ -32,12 +32,11 @@ class KeptJudgements:
             made_from: All that a judgement depends on besides its row.
         """
         self.path = path
+        self._file = KeptLines(path)
         self._made_from = made_from
         self._found: dict[str, Judgement] = {}
-        lines = path.read_text(encoding="ascii").splitlines() if path.is_file() else []
-        for line in lines:
+        for raw in self._file.read():
             try:
-                raw = json.loads(line)
                 said = Judgement(**{**raw["judgement"], "label": Label(raw["judgement"]["label"])})
                 self._found[raw["row"]] = said
             except (ValueError, KeyError, TypeError):
@@ -56,16 +55,11 @@ class KeptJudgements:
             {"row": self._name(record), "judgement": asdict(judgement)}
             for record, judgement in zip(records, judgements, strict=True)
         ]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="ascii") as file:
-            # After a line that may have been cut off.
-            file.write("\n" + "".join(json.dumps(row) + "\n" for row in rows))
-            file.flush()
-            os.fsync(file.fileno())
+        self._file.append(rows, is_synced=True)
 
     def forget(self) -> None:
         """Delete the file: the report is written."""
-        self.path.unlink(missing_ok=True)
+        self._file.forget()
 
     def _name(self, record: Record) -> str:
         text = json.dumps([self._made_from, asdict(record)], sort_keys=True)

@@ -20,10 +20,18 @@ from evaluation.baseline import Baseline
 from evaluation.golden_set import load_golden_set
 from evaluation.progress import Progress
 
+pytestmark = [
+    pytest.mark.usefixtures("drop_sockets_here"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+KEPT = "baseline.json.answers.partial.jsonl"
+
 
 @pytest.fixture(autouse=True)
-def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HALLUCINATION_DETECTOR_API_KEY", raising=False)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
 
 
 @pytest.fixture
@@ -147,10 +155,10 @@ def test_a_fault_midway_keeps_the_old_file(
     assert message in err
     assert "Traceback" not in err
     assert out.read_bytes() == before
-    assert [each.name for each in out.parent.iterdir()] == ["baseline.json"]
+    assert {each.name for each in out.parent.iterdir()} == {"baseline.json", KEPT}
 
 
-def test_ctrl_c_writes_nothing(
+def test_ctrl_c_writes_no_baseline(
     stub: Any,
     golden: Path,
     out: Path,
@@ -159,8 +167,10 @@ def test_ctrl_c_writes_nothing(
 ) -> None:
     monkeypatch.setattr(Progress, "__call__", _interrupt)
     assert run(stub, golden, out) == 130
-    assert "stopped; nothing was written" in capsys.readouterr().err
-    assert not out.exists()
+    err = capsys.readouterr().err
+    assert "stopped; no result was written" in err
+    assert "1 answers are kept in" in err
+    assert [each.name for each in out.parent.iterdir()] == [KEPT]
 
 
 def _interrupt(self: Progress, done: int, total: int) -> None:

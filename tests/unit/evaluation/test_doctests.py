@@ -15,6 +15,7 @@ import pytest
         "calibration",
         "forged",
         "json_fields",
+        "junit",
         "justifications",
         "metrics",
         "noise",

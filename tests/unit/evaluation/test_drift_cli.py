@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import json
 import os
 import threading
@@ -21,7 +20,7 @@ from support.stub_service import ANSWER, INFO, StubService, problem_json
 from client.models import Classification
 from evaluation.__main__ import main
 from evaluation.baseline import Baseline, Case, Figures, Speed
-from evaluation.drift_files import REPORT_FILES
+from evaluation.drift_folder import REPORT_FILES
 from evaluation.golden_set import load_golden_set
 from evaluation.identity import ServiceIdentity
 from evaluation.json_fields import Fields
@@ -40,6 +39,8 @@ LENIENT = (
     *("--min-throughput-ratio", "1e-9", "--max-detectable-drop", "0.4"),
 )
 UNREADABLE: Any = (502, {}, problem_json(502, "unreadable-reply"))
+KEPT = "answers.partial.jsonl"
+FAILURE_FILES = {"report.json", "report.md", "junit.xml"}
 
 
 def say(name: str, is_right: bool = True, text: str = "So.") -> Any:
@@ -48,24 +49,17 @@ def say(name: str, is_right: bool = True, text: str = "So.") -> Any:
     return answer(0.9 if is_wrong else 0.1, text)
 
 
-# A measurement that fails returns at once; a request that was connecting then drops its socket.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
-
-@pytest.fixture(autouse=True)
-def _drop_sockets_here() -> Iterator[None]:
-    """Let requests end, and their sockets go, in the test that they are of, not in a later one."""
-    yield
-    for thread in threading.enumerate():
-        if thread.name.startswith("ThreadPoolExecutor"):
-            thread.join(10)
-    gc.collect()
+pytestmark = [
+    pytest.mark.usefixtures("drop_sockets_here"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HALLUCINATION_DETECTOR_API_KEY", raising=False)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
 
 
 def serve() -> Any:
@@ -138,6 +132,23 @@ def names(content: dict[str, Any], status: str) -> set[str]:
 
 def files(out: Path) -> set[str]:
     return {path.name for path in out.iterdir()} if out.exists() else set()
+
+
+def check_failure(out: Path, message: str) -> None:
+    """Check that every report says why nothing could be measured, and nothing else."""
+    assert files(out) - {KEPT} == FAILURE_FILES
+    content = read(out)
+    assert (content["outcome"], content["exit_code"]) == ("could not measure", 2)
+    assert message in content["reason"]
+    assert "python -m evaluation" in content["command"]
+    suite = ElementTree.parse(out / "junit.xml").getroot()
+    assert [suite.attrib[name] for name in ("tests", "failures", "errors")] == ["1", "0", "1"]
+    error = suite.find("testcase/error")
+    assert error is not None
+    assert message in error.attrib["message"]
+    markdown = (out / "report.md").read_text()
+    assert "could not measure" in markdown.split("\n")[0]
+    assert message in markdown
 
 
 def test_the_same_service_passes_and_is_reported(
@@ -258,10 +269,36 @@ def test_a_service_that_is_not_ready_could_not_be_measured(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     stub.is_ready = False
     assert drift("--wait", "0.3") == 2
-    assert "could not measure: http" in capsys.readouterr().err
-    assert "# Could not measure" in (tmp_path / "summary.md").read_text()
-    assert files(out) == set()
+    said = capsys.readouterr()
+    assert "could not measure: http" in said.err
+    assert said.out == "", "annotations are for GitHub Actions"
+    check_failure(out, "is not ready")
+    assert (tmp_path / "summary.md").read_text() == (out / "report.md").read_text() + "\n"
     assert stub.bodies == []
+
+
+def test_on_github_actions_the_cause_is_one_annotation(
+    drift: Callable[..., int],
+    stub: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A service that answers with line ends must not speak to the runner."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    problem = problem_json(401, "unauthorized", "no key\n::add-mask::a\r::debug::100 %")
+    stub.info = (401, {}, problem)
+    assert drift() == 2
+    said = capsys.readouterr()
+    assert said.out == (
+        "::error::could not measure: the service does not say what it serves: 401 Unauthorized: "
+        "no key%0A::add-mask::a%0D::debug::100 %25 (request r2)\n"
+    )
+    assert "::add-mask::a" in said.err
+    assert not [line for line in said.err.splitlines() if line.startswith("::")]
+    stub.info = (200, {}, copy.deepcopy(INFO))
+    stub.reply = lambda body: say(body["response"], body["response"] >= "c12")
+    assert drift() == 1
+    assert capsys.readouterr().out.startswith("::error::worse: failed: correctness, ")
 
 
 @pytest.mark.parametrize(
@@ -277,7 +314,7 @@ def test_a_service_that_is_not_ready_could_not_be_measured(
     ],
     ids=["dies-midway", "key", "html", "refuses-a-third", "nan"],
 )
-def test_a_fault_midway_could_not_be_measured_and_leaves_no_report(
+def test_a_fault_midway_could_not_be_measured_and_is_reported(
     drift: Callable[..., int],
     stub: Any,
     out: Path,
@@ -286,12 +323,13 @@ def test_a_fault_midway_could_not_be_measured_and_leaves_no_report(
 ) -> None:
     out.mkdir()
     (out / "report.json").write_text('{"outcome": "same"}')
+    (out / "report.html").write_text("same")
     stub.reply = lambda body: reply(len(stub.bodies), body["response"])
     assert drift() == 2
     err = capsys.readouterr().err
     assert "could not measure: the service gave no verdict on row c" in err
     assert "Traceback" not in err
-    assert files(out) == set(), "an earlier report would be taken for this one's"
+    check_failure(out, "the service gave no verdict on row c")
 
 
 @pytest.mark.parametrize(
@@ -299,10 +337,18 @@ def test_a_fault_midway_could_not_be_measured_and_leaves_no_report(
     [
         ({"contract": "other"}, "the contract was 4567ef01 and is other"),
         ({"weights_sha256": "cd" * 32}, "the model was embedded@0123abcd and is embedded@"),
+        (
+            {"calibration": {"temperature": 1.5000001, "threshold": 0.5}},
+            "the calibration was temperature 1.5, threshold 0.5 and is temperature 1.5000001, ",
+        ),
+        (
+            {"calibration": {"temperature": 1.5, "threshold": 0.4}},
+            "temperature 1.5, threshold 0.5 and is temperature 1.5, threshold 0.4",
+        ),
     ],
-    ids=["contract", "model"],
+    ids=["contract", "model", "temperature", "threshold"],
 )
-def test_another_contract_or_model_is_refused_unless_accepted(
+def test_another_contract_model_or_calibration_is_refused_unless_accepted(
     drift: Callable[..., int],
     stub: Any,
     out: Path,
@@ -316,7 +362,7 @@ def test_another_contract_or_model_is_refused_unless_accepted(
     assert message in err
     assert "--accept-change" in err
     assert stub.bodies == []
-    assert files(out) == set()
+    check_failure(out, message)
     assert drift("--accept-change") == 0
     content = read(out)
     assert message in content["changes"][0]
@@ -335,6 +381,7 @@ def test_another_golden_set_is_refused_unless_accepted(
     words = ["drift", "--url", stub.url, "--set", str(path), "--baseline", str(baseline)]
     assert main([*words, "--out", str(out), *LENIENT]) == 2
     assert "the golden set was" in capsys.readouterr().err
+    check_failure(out, "the golden set was")
     main([*words, "--out", str(out), *LENIENT, "--accept-change"])
     assert read(out)["golden"]["num_compared"] == 30
 
@@ -344,6 +391,7 @@ def test_a_baseline_that_lacks_a_case_is_refused(
     stub: Any,
     baseline: Path,
     recorded: Baseline,
+    out: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     figures = replace(recorded.overall, num_cases=39)
@@ -355,7 +403,40 @@ def test_a_baseline_that_lacks_a_case_is_refused(
     baseline.write_text(baseline.read_text().replace("0.9", "NaN", 1))
     assert drift() == 2
     assert "NaN is no JSON number" in capsys.readouterr().err
+    check_failure(out, "NaN is no JSON number")
     assert stub.bodies == []
+
+
+def test_a_broken_golden_set_is_reported_with_its_line(
+    stub: Any, golden: Path, baseline: Path, out: Path, tmp_path: Path
+) -> None:
+    """It was found out before earlier reports were removed, which then stood for this one's."""
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text(golden.read_text() + "{\n")
+    out.mkdir()
+    (out / "report.json").write_text('{"outcome": "same"}')
+    (out / "report.html").write_text("same")
+    words = ["drift", "--url", stub.url, "--set", str(broken), "--baseline", str(baseline)]
+    assert main([*words, "--out", str(out)]) == 2
+    check_failure(out, f"{broken}, line 41: ")
+    assert stub.bodies == []
+
+
+def test_a_fault_of_our_own_is_no_drift(
+    drift: Callable[..., int],
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Python ends with 1 on an exception, which is the exit code of drift."""
+
+    def fail(self: Progress, done: int, total: int) -> None:
+        raise ZeroDivisionError("made up")
+
+    monkeypatch.setattr(Progress, "__call__", fail)
+    assert drift() == 2
+    assert "Traceback" in capsys.readouterr().err
+    check_failure(out, "ZeroDivisionError: made up")
 
 
 def test_a_limit_out_of_range_or_a_folder_that_is_a_file_is_found_out_first(
@@ -363,21 +444,34 @@ def test_a_limit_out_of_range_or_a_folder_that_is_a_file_is_found_out_first(
 ) -> None:
     assert drift("--margin", "0") == 2
     assert "margin must be above 0 and below 1, not 0" in capsys.readouterr().err
+    check_failure(out, "margin must be above 0 and below 1, not 0")
+    for name in files(out):
+        (out / name).unlink()
+    out.rmdir()
     out.write_text("")
     assert drift() == 2
-    assert "is a file: name a folder with --out" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "could not measure: " in err
+    assert "is a file: name a folder with --out" in err
+    assert out.read_text() == ""
     assert stub.bodies == []
 
 
-def test_ctrl_c_midway_leaves_no_report(
-    drift: Callable[..., int], out: Path, monkeypatch: pytest.MonkeyPatch
+def test_ctrl_c_midway_leaves_no_report_and_what_was_answered(
+    drift: Callable[..., int],
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def interrupt(self: Progress, done: int, total: int) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Progress, "__call__", interrupt)
     assert drift() == 130
-    assert files(out) == set()
+    assert files(out) == {KEPT}
+    err = capsys.readouterr().err
+    assert f"1 answers are kept in {out / KEPT}: the same command with --resume" in err
+    assert "stopped; no result was written" in err
 
 
 def test_ctrl_c_between_two_files_leaves_none(
@@ -394,7 +488,7 @@ def test_ctrl_c_between_two_files_leaves_none(
 
     monkeypatch.setattr(os, "fsync", interrupt)
     assert drift() == 130
-    assert files(out) == set()
+    assert files(out) == {KEPT}
 
 
 def test_two_services_are_compared_with_both_texts(

@@ -19,6 +19,11 @@ from evaluation.errors import EvaluationError
 from evaluation.measuring import measure_baseline
 from evaluation.noise import Noise, Outcome
 
+pytestmark = [
+    pytest.mark.usefixtures("drop_sockets_here"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
 SO = hashlib.sha256(b"So.").hexdigest()
 UNREADABLE = (502, {}, problem_json(502, "unreadable-reply"))
 
