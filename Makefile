@@ -4,6 +4,7 @@ MODEL ?= $(or $(DETECTOR_MODEL),embedded)
 PORT ?= $(or $(DETECTOR_PORT),8000)
 URL ?= http://127.0.0.1:$(PORT)
 OUT ?= build/drift
+PROFILE ?= smoke
 # More arguments for what the target runs: `make serve ARGS="--log-json"`, `make test ARGS="-k api"`.
 ARGS ?=
 
@@ -22,7 +23,7 @@ RUN = "$(VENV)/bin/python" -m
 
 SHELL = /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help serve test check bench drift train train-smoke clean
+.PHONY: help serve test check bench loadtest drift train train-smoke clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -36,15 +37,21 @@ test: ## run all tests (ARGS="-m 'not engine'" for the quick ones)
 	@$(INSTALL) --dev
 	@exec $(RUN) pytest $(ARGS)
 
-check: ## lint, formatting and types
+check: ## lint, formatting and types; workflows and actions, too
 	@$(INSTALL) --dev
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(RUN) mypy --strict contract/ service/ client/ evaluation/ training/
+	$(RUN) mypy --strict contract/ service/ client/ evaluation/ training/ loadtest/
+	"$(VENV)/bin/jactionlint" --strict-exit --no-online --shellcheck "$(VENV)/bin/shellcheck"
 
 bench: ## compare with vLLM's own server and with the bare engine, on this machine
 	@$(INSTALL)
 	@exec $(RUN) loadtest.compare $(ARGS)
+
+loadtest: OUT = build/loadtest
+loadtest: ## load a service, hold it against goals (URL=... PROFILE=smoke|slo|stress|spike|soak|coldstart)
+	@$(INSTALL) --loadtest
+	@exec $(RUN) loadtest --url "$(URL)" --profile "$(PROFILE)" --out "$(OUT)" $(ARGS)
 
 drift: ## is a service the same as its baseline? (URL=... BASELINE=... OUT=build/drift)
 	@test -n "$(BASELINE)" || { echo 'make drift needs BASELINE=, a file that' \

@@ -13,7 +13,6 @@ import argparse
 import ctypes.util
 import json
 import os
-import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,10 +21,12 @@ from pathlib import Path
 
 from contract.example import Example
 from contract.manifest import CONTRACT_VERSION, fingerprint
+from loadtest.conditions import describe_machine, find_commit
 from loadtest.contenders import Contender, Ours, VllmServer, vllm_servers
-from loadtest.measure import ContenderError, ContenderFigures, Level, measure, percentile
+from loadtest.measure import ContenderError, ContenderFigures, Level, measure
 from loadtest.prompts import read_examples
 from loadtest.report import compare_report
+from loadtest.rows import percentile
 
 _NUM_WARM_UP = 4
 _LOADS = (8, 32)
@@ -157,35 +158,17 @@ def _overhead(ours: ContenderFigures, bare: Mapping[str, Sequence[float]]) -> fl
 
 
 def _conditions(options: argparse.Namespace, source: str) -> dict[str, str]:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        check=False,
-    ).stdout.strip()
     return {
         "command": "python -m loadtest.compare "
         f"--rounds {options.rounds} --alone {options.alone} --loaded {options.loaded} "
         f"--seed {options.seed}",
-        "commit": commit or "not a checkout",
-        "machine": f"{os.cpu_count()} cores, {_processor()}, Python {platform.python_version()}",
+        "commit": find_commit(),
+        "machine": describe_machine(),
         "prompts": source,
         "model": options.model,
         "contract": f"version {CONTRACT_VERSION}, {fingerprint()}",
         "preloaded": _preload() or "nothing",
     }
-
-
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return platform.processor()
-    for line in text.splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 def _preload() -> str:

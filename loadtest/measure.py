@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import socket
 import statistics
 import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 import httpx
 import psutil
@@ -22,10 +19,11 @@ import psutil
 from contract.example import Example
 from loadtest.contenders import Contender
 from loadtest.contenders import Path as RequestPath
+from loadtest.processes import free_port, running
+from loadtest.rows import percentile
 
 START_TIMEOUT_S = 600.0
 REQUEST_TIMEOUT_S = 600.0
-_STOP_TIMEOUT_S = 60.0
 _MEMORY_EVERY_S = 0.5
 MIB = 1024**2  # bytes
 
@@ -106,10 +104,13 @@ def measure(
     Raises:
         ContenderError: It did not start or failed a request; its log says more.
     """
-    port = _free_port()
+    port = free_port()
     with log.open("wb") as output:
         began = time.perf_counter()
-        with _process(contender, port, output) as process, _peak_memory(process) as memory:
+        with (
+            running(contender.command(port), contender.environ(os.environ), output) as process,
+            _peak_memory(process) as memory,
+        ):
             try:
                 figures = asyncio.run(_ask_all(contender, port, process, levels, warm_up, began))
             except (httpx.HTTPError, ExceptionGroup) as error:
@@ -118,36 +119,6 @@ def measure(
                 ) from error
         figures.peak_memory_mib = memory[0] / MIB
     return figures
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
-@contextmanager
-def _process(
-    contender: Contender, port: int, output: IO[bytes]
-) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(  # noqa: S603
-        contender.command(port),
-        env=contender.environ(os.environ),
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_TIMEOUT_S)
-        # Whatever is left of its children would spoil the next contender's figures.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 @contextmanager
@@ -251,10 +222,3 @@ async def _run_level(contender: Contender, http: httpx.AsyncClient, level: Level
         latencies_s=latencies,
         output_tokens=num_tokens,
     )
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """Return a percentile of raw values, by linear interpolation (``statistics.quantiles``)."""
-    if len(values) == 1:
-        return values[0]
-    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

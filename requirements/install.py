@@ -69,15 +69,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--accelerator", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--venv", type=Path, default=Path(".venv"), metavar="FOLDER")
     parser.add_argument("--training", action="store_true", help="with what training needs")
+    parser.add_argument("--loadtest", action="store_true", help="with what load tests need")
     parser.add_argument(
-        "--dev", action="store_true", help="with that, and the tools for tests and checks"
+        "--dev", action="store_true", help="with both, and the tools for tests and checks"
     )
     options = parser.parse_args(arguments)
     # Ended by another process, it must end pip too: see _run.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         check_machine()
-        additions = ["training", "dev"] if options.dev else ["training"] * options.training
+        additions = [
+            *["training"] * (options.training or options.dev),
+            *["loadtest"] * (options.loadtest or options.dev),
+            *["dev"] * options.dev,
+        ]
         Installation(options.venv, options.accelerator, additions).bring_up_to_date()
     except (InstallError, OSError) as error:
         say(f"cannot install: {error}")
@@ -117,7 +122,7 @@ class Installation:
         Args:
             venv: Folder of the environment; made where missing.
             accelerator: ``cpu`` or ``cuda``.
-            additions: Locks that go on top: ``training``, ``dev``.
+            additions: Locks that go on top: ``training``, ``loadtest``, ``dev``.
         """
         self.venv = venv
         self.accelerator = accelerator

@@ -6,9 +6,9 @@
 ``cpu.lock`` and ``cuda.lock`` are resolved from the client's dependencies in ``pyproject.toml`` and
 from ``service.in``, ``engine.in`` and ``cpu.in`` or ``cuda.in``. The others hold what goes on top,
 into the same environment: ``training.lock`` what ``training.in`` needs beside ``cpu.lock`` (and
-``cuda.lock``, which has all of that), ``dev.lock`` what ``dev.in`` needs beside both. Nothing is
-installed; several GB are downloaded and dropped, as some packages tell their dependencies only that
-way.
+``cuda.lock``, which has all of that), ``loadtest.lock`` what ``loadtest.in`` needs beside the same,
+``dev.lock`` what ``dev.in`` needs beside all three. Nothing is installed; several GB are downloaded
+and dropped, as some packages tell their dependencies only that way.
 """
 
 from __future__ import annotations
@@ -38,11 +38,21 @@ INPUTS = {
     "cpu": ("service.in", "engine.in", "cpu.in"),
     "cuda": ("service.in", "engine.in", "cuda.in"),
     "training": ("training.in",),
+    "loadtest": ("loadtest.in",),
     "dev": ("dev.in",),
 }
 
 # Locks that one goes on top of.
-BENEATH = {"cpu": (), "cuda": (), "training": ("cpu",), "dev": ("cpu", "training")}
+BENEATH = {
+    "cpu": (),
+    "cuda": (),
+    "training": ("cpu",),
+    "loadtest": ("cpu",),
+    "dev": ("cpu", "training", "loadtest"),
+}
+
+# Locks that may be installed beside one: what both name is the same version.
+BESIDE = {"loadtest": ("training",)}
 
 HEADER = """\
 # Made by `python3.11 requirements/lock.py{upgrade}`: do not edit. Python 3.11, Linux, x86_64.
@@ -59,7 +69,8 @@ NOTES = {
 # Three equal signs: "==" would also take a CPU build of torch where pip knows of one.
 """,
     "training": "# What is needed beside cpu.lock or cuda.lock.\n",
-    "dev": "# What is needed beside cpu.lock and training.lock.\n",
+    "loadtest": "# What is needed beside cpu.lock or cuda.lock.\n",
+    "dev": "# What is needed beside cpu.lock, training.lock and loadtest.lock.\n",
 }
 
 
@@ -111,6 +122,9 @@ def write_lock(resolver: Resolver, name: str, is_upgrade: bool) -> None:
         ours = {package_name(line) for line in wanted} - {"torch"}
         constraints += [pin for pin in read_pins(HERE / "cpu.lock") if package_name(pin) in ours]
     constraints += beneath
+    constraints += [
+        pin for each in BESIDE.get(name, ()) for pin in read_pins(HERE / f"{each}.lock")
+    ]
 
     pins = resolver.resolve(wanted, constraints, torch_from_cpu_index=name != "cuda")
     pins.update({package_name(line): line for line in alone})

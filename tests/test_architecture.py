@@ -24,7 +24,7 @@ ARROWS = {
     "service": {"contract", "service"},
     "client": {"client", "contract"},
     "evaluation": {"client", "contract", "evaluation"},
-    "loadtest": {"client", "contract", "loadtest"},
+    "loadtest": {"client", "contract", "evaluation", "loadtest"},
     "training": {"contract", "evaluation", "training"},
 }
 # Imported by nobody but themselves; the last three are what tests/ puts on the path.
@@ -316,6 +316,7 @@ SOUND = {
     "training-types": ("training/x.py", "if TYPE_CHECKING:\n    from peft import PeftModel"),
     "trainers": ("training/ppo_trainer.py", "import torch, training.verdict_trainer"),
     "evaluation": ("evaluation/x.py", "from client import DetectorClient"),
+    "reports": ("loadtest/x.py", "from evaluation.page import render_page"),
     "service-as-a-process": ("loadtest/x.py", "run([python, '-m', 'service'])"),
     "engine": ("service/engine/vllm.py", "def f():\n    import vllm"),
     "base": ("service/engine/x.py", "from service.engine.base import Engine"),
