@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from training.judging import autocast
 from training.merging import hash_adapter
 from training.models import find_end_ids
 from training.rollouts import draw
-from training.runs import write_json
+from training.runs import write_json, write_text
 from training.treatment import group_pairs
 
 if TYPE_CHECKING:
@@ -177,13 +176,12 @@ def _check_origin(folder: Path, config: RunConfig, run: RunFolder) -> None:
 
 
 def _write(path: Path, records: Sequence[Record], drawn: Sequence[Sequence[OwnReply]]) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w", encoding="utf-8", newline="\n") as file:
-        for record, replies in zip(records, drawn, strict=True):
-            row = {"record": _name(record), "replies": [asdict(reply) for reply in replies]}
-            # Escaped, since half a character that was cut off is no valid text.
-            file.write(json.dumps(row) + "\n")
-    os.replace(partial, path)
+    rows = (
+        {"record": _name(record), "replies": [asdict(reply) for reply in replies]}
+        for record, replies in zip(records, drawn, strict=True)
+    )
+    # Escaped, since half a character that was cut off is no valid text.
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _read_part(path: Path, records: Sequence[Record]) -> list[list[OwnReply]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from contract.example import Example
 from contract.labels import Label
+from evaluation.files import write_whole
 from training.errors import DataError
 
 
@@ -52,17 +52,9 @@ class Record:
 def write_records(path: Path, records: Iterable[Record]) -> int:
     """Write one JSON object a line, whole or not at all; return the number of lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    count = 0
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            for record in records:
-                file.write(json.dumps(_to_json(record), ensure_ascii=False) + "\n")
-                count += 1
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return count
+    lines = [json.dumps(_to_json(record), ensure_ascii=False) + "\n" for record in records]
+    write_whole(path, "".join(lines).encode())
+    return len(lines)
 
 
 def read_records(path: Path) -> list[Record]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from evaluation.files import write_whole
 from training.checkpoints import latest_checkpoint, set_broken_checkpoints_aside
 from training.config import RunConfig
 from training.errors import CheckpointError, ModelError, StoppedRunError, TrainingError
@@ -287,15 +288,7 @@ def write_json(path: Path, value: object) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all; its folder is made where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, text.encode())
 
 
 @contextmanager
