@@ -29,6 +29,9 @@ from evaluation.prediction import Prediction
 FORMAT = 1
 """Raise it with every change of the file that older code would misread."""
 
+MAX_CONCURRENCY = 1000
+"""Requests at once: as many as ``--concurrency`` takes."""
+
 _AGAIN = "make it again with `python -m evaluation baseline`"
 _DIGITS = 6
 
@@ -157,8 +160,11 @@ class Speed:
         Raises:
             ValueError: A member is missing or of the wrong kind.
         """
+        concurrency = fields.count("concurrency")
+        if not 1 <= concurrency <= MAX_CONCURRENCY:
+            raise ValueError(f"{fields.place('concurrency')} must be in [1, {MAX_CONCURRENCY}]")
         return cls(
-            concurrency=fields.count("concurrency"),
+            concurrency=concurrency,
             p50_ms=fields.number("p50_ms"),
             p95_ms=fields.number("p95_ms"),
             cases_per_s=fields.number("cases_per_s"),

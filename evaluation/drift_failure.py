@@ -14,7 +14,7 @@ from pathlib import Path
 from evaluation.drift_folder import FORMAT, dump_json, prepare_folder, to_utf8, write_files
 from evaluation.errors import EvaluationError
 from evaluation.junit import SuiteCase, to_junit
-from evaluation.step_summary import annotate_error, append_summary, without_users
+from evaluation.step_summary import annotate_error, append_summary, to_line, without_users
 
 OUTCOME = "could not measure"
 TITLES = {"drift": "Drift gate", "compare": "Comparison"}
@@ -39,7 +39,8 @@ def report_failure(options: argparse.Namespace, reason: str, say: Callable[[str]
         return EXIT_CODE
     command = without_users(shlex.join(options.words))
     measured_at = datetime.now(UTC).isoformat(timespec="seconds")
-    markdown = f"# {title}: {OUTCOME}\n\n{reason}\n\n- tried {measured_at}: {command}\n"
+    cause = to_line(reason)
+    markdown = f"# {title}: {OUTCOME}\n\n{cause}\n\n- tried {measured_at}: {to_line(command)}\n"
     content = {
         "format": FORMAT,
         "title": title,

@@ -16,6 +16,7 @@ from evaluation.drift_page import render_drift_page
 from evaluation.drift_report import DriftReport, describe, tabulate_checks, tabulate_figures
 from evaluation.junit import SuiteCase
 from evaluation.junit import to_junit as to_suite
+from evaluation.step_summary import to_line
 
 _MAX_LISTED = 20
 
@@ -65,7 +66,7 @@ def to_markdown(report: DriftReport) -> str:
     """Return the report without any text of a case, for a summary that others may read."""
     judgement, flips = report.judgement, [flip.case.row.id for flip in report.flips]
     lines = [f"# {report.title}: {judgement.outcome}", "", f"{_sentence(judgement.reason)}", ""]
-    lines += [f"- {line}" for line in describe(report)]
+    lines += [f"- {to_line(line)}" for line in describe(report)]
     lines += ["", "| check | status | value | limit | p (Holm) | seen |"]
     lines += ["|---|---|---:|---:|---:|---|"]
     lines += [f"| {' | '.join(map(_cell, row))} |" for row in tabulate_checks(judgement.checks)]

@@ -138,7 +138,7 @@ def judge(
     noise = noise_of(cases)
     drop = smallest_drop(noise, len(cases), limits.alpha / num_tests)
     checks.append(check_power(drop, noise, num_tests, limits))
-    is_better = _is_better(cases, changes[BALANCED_ACCURACY], limits)
+    is_better = _is_better(cases, changes[BALANCED_ACCURACY], limits.alpha / num_tests)
     return _conclude(checks, is_better)
 
 
@@ -177,15 +177,20 @@ def noise_of(cases: Sequence[PairedCase]) -> float:
     return max(num / 2, moved.gained) / len(cases)
 
 
-def _is_better(cases: Sequence[PairedCase], change: Estimate | None, limits: Limits) -> bool:
+def _is_better(cases: Sequence[PairedCase], change: Estimate | None, alpha: float) -> bool:
+    """Return whether more verdicts are right, as surely as the strictest test of the family asks.
+
+    It excuses moved verdicts. Where a model guesses, one random change in twenty of its verdicts
+    looks like a rise that is significant by itself.
+    """
     moved = Discordance.of([c.was_right for c in cases], [c.is_right for c in cases])
-    return moved.p_gained <= limits.alpha and change is not None and change.interval.low > 0
+    return moved.p_gained <= alpha and change is not None and change.interval.low > 0
 
 
 def _conclude(checks: Sequence[Check], is_better: bool) -> Judgement:
     failed = [check.name for check in checks if check.status is Status.FAILED]
     unsure = [check.name for check in checks if check.status is Status.UNSURE]
-    if is_better and set(failed) <= set(SAMENESS):
+    if is_better and set(failed) <= set(SAMENESS) and not set(unsure) & {BALANCED_ACCURACY, F1}:
         told = [
             replace(check, status=Status.REPORTED) if check.name in failed else check
             for check in checks

@@ -82,10 +82,14 @@ class Fields:
         value = self._value(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{self.place(name)} must be a number")
-        if not (math.isfinite(value) and 0 <= value <= high):
+        try:
+            number = float(value)
+        except OverflowError:  # JSON's whole numbers have no end.
+            number = math.inf
+        if not (math.isfinite(number) and 0 <= number <= high):
             bound = "" if math.isinf(high) else f" and at most {high:g}"
             raise ValueError(f"{self.place(name)} must be finite, at least 0{bound}")
-        return float(value)
+        return number
 
     def number_or_none(self, name: str, high: float = math.inf) -> float | None:
         """Return a finite number in [0, high], or null."""
@@ -109,16 +113,30 @@ class Fields:
 
 
 def parse_object(text: str) -> Fields:
-    """Return the JSON object in a text. NaN and infinities, which JSON does not have, are refused.
+    """Return the JSON object in a text.
+
+    Refused are NaN and infinities, which JSON does not have, and a member that stands there twice,
+    of which JSON keeps the last in silence.
 
     Raises:
         ValueError: It is none.
     """
     try:
-        raw = json.loads(text, parse_constant=_refuse_constant)
+        raw = json.loads(
+            text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repetition
+        )
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     return Fields(raw)
+
+
+def _refuse_repetition(members: list[tuple[str, object]]) -> dict[str, object]:
+    content = dict(members)
+    if len(content) < len(members):
+        names = [name for name, _ in members]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the member {twice!r} stands there twice")
+    return content
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -32,7 +32,8 @@ class Limits:
         min_probability_change: The distribution of the probability is judged only where the mean
             absolute change of a case is above this: nobody's threshold notices less.
         max_psi: Population stability index; 0.2 is the usual line of a significant shift, which two
-            samples of 328 of one distribution hardly ever cross (chi-squared: 1 in 7,000).
+            samples of 328 of one distribution hardly ever cross (chi-squared: 1 in 7,000). With
+            fewer than 279 cases the limit is what they cross once in a thousand.
         max_ece_rise: Rise of the expected calibration error.
         max_forged_rise: Rise of the share of forged verdicts that were obeyed.
         max_p50_ratio: Median latency, service over baseline.

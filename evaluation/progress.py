@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -42,4 +43,6 @@ class Progress:
             self._bar.update(done - self._bar.n)
         elif time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LINE_EVERY_S
-            sys.stderr.write(f"{done} of {total} requests answered\n")
+            # Where nobody reads it any more, the measurement goes on.
+            with suppress(OSError):
+                sys.stderr.write(f"{done} of {total} requests answered\n")

@@ -9,6 +9,10 @@ from scipy import stats
 
 from contract import reference
 
+_BEYOND_CHANCE = 3.1
+"""Times the index that sampling alone gives on average: it exceeds that once in a thousand, as
+chi-squared with 9 degrees of freedom exceeds 27.9. The alerts of live drift take the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shift:
@@ -49,3 +53,17 @@ def stability_index(before: Sequence[float], after: Sequence[float]) -> float:
         1.0986
     """
     return reference.stability_index(reference.count_bins(before), reference.count_bins(after))
+
+
+def chance_index(num_before: int, num_after: int) -> float:
+    """Return the stability index that two samples of one distribution hardly ever exceed.
+
+    Args:
+        num_before: At least 1.
+        num_after: At least 1.
+
+    Example:
+        >>> round(chance_index(328, 328), 3), round(chance_index(100, 100), 3)
+        (0.17, 0.558)
+    """
+    return _BEYOND_CHANCE * reference.expected_index(num_before, num_after)

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 SUMMARY_ENV = "GITHUB_STEP_SUMMARY"
@@ -17,7 +18,8 @@ SUMMARY_ENV = "GITHUB_STEP_SUMMARY"
 ACTIONS_ENV = "GITHUB_ACTIONS"
 """``true`` in a job of GitHub Actions."""
 
-_USERINFO = re.compile(r"//[^/@\s]*@")
+# To the last @ before a slash: a password may hold one, though it should not.
+_USERINFO = re.compile(r"//[^/\s]*@")
 
 
 def append_summary(text: str, say: Callable[[str], None]) -> None:
@@ -33,10 +35,16 @@ def append_summary(text: str, say: Callable[[str], None]) -> None:
 
 
 def annotate_error(text: str) -> None:
-    """Print a text as the one line that GitHub Actions shows beside the job, only in such a job."""
+    """Print a text as the one line that GitHub Actions shows beside the job, only in such a job.
+
+    What stdout cannot hold is escaped: a service's answer decides no exit code.
+    """
     if os.environ.get(ACTIONS_ENV) == "true":
-        sys.stdout.write(f"::error::{escape_command(without_users(text))}\n")
-        sys.stdout.flush()
+        encoding = sys.stdout.encoding
+        line = f"::error::{escape_command(without_users(text))}\n"
+        with suppress(OSError):
+            sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding))
+            sys.stdout.flush()
 
 
 def escape_command(text: str) -> str:
@@ -52,11 +60,21 @@ def escape_command(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
+def to_line(text: str) -> str:
+    r"""Return a text as one line without users: what a service said may be no heading, no command.
+
+    Example:
+        >>> to_line("no key\n::add-mask::a")
+        'no key ::add-mask::a'
+    """
+    return " ".join(without_users(text).splitlines())
+
+
 def without_users(text: str) -> str:
     """Return a text whose addresses hold no user name and no password.
 
     Example:
-        >>> without_users("measured http://me:sesame@host:8000/")
+        >>> without_users("measured http://me:open@sesame@host:8000/")
         'measured http://host:8000/'
     """
     return _USERINFO.sub("//", text)

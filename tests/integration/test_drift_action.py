@@ -16,6 +16,8 @@ import yaml
 from support.made_measurement import LENIENT, measure_baseline, read_report, say, write_golden
 from support.stub_service import StubService, problem_json
 
+from evaluation.drift_folder import REPORT_FILES
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".github" / "actions" / "drift-gate"
 ACTION = yaml.safe_load((FOLDER / "action.yml").read_text(encoding="utf-8"))
@@ -149,16 +151,31 @@ def test_a_refused_key_is_an_error_in_every_report(
     assert "401 Unauthorized: send a key" in (tmp_path / "summary.md").read_text()
 
 
+def test_a_gate_that_did_not_even_begin_is_no_drift(
+    run: Run, workspace: Path, tmp_path: Path
+) -> None:
+    """Python's own exit code is 1, which says that there is drift."""
+    (tmp_path / "drift-gate-venv").unlink()
+    (tmp_path / "drift-gate-venv" / "bin").mkdir(parents=True)
+    broken = tmp_path / "drift-gate-venv" / "bin" / "python"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    assert run(GATE).returncode == 2
+    assert outputs(tmp_path) == {"outcome": "could not measure", "exit-code": "2"}
+
+
 def test_no_input_is_run_or_taken_for_an_option(
     run: Run, stub: Any, workspace: Path, tmp_path: Path
 ) -> None:
     """An older report must not speak for a run that did not come to one."""
     folder = workspace / "drift-gate"
     folder.mkdir()
-    (folder / "report.json").write_text('{"outcome": "same"}')
+    for name in REPORT_FILES:
+        (folder / name).write_text('{"outcome": "same"}')
     hostile = '0.1"; touch ran; $(touch ran) `touch ran` --accept-change'
     assert run(GATE, margin=hostile).returncode == 2
     assert outputs(tmp_path) == {"outcome": "could not measure", "exit-code": "2"}
+    assert list(folder.iterdir()) == []
     assert run(GATE, url=hostile, golden_set=hostile, baseline=hostile).returncode == 2
     assert not (workspace / "ran").exists()
     assert stub.bodies == []

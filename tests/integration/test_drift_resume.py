@@ -109,8 +109,8 @@ def test_after_ctrl_c_only_the_rest_is_asked_and_the_result_is_the_same(
             wait_until(lambda: count_lines(out / KEPT) == 1 + num, 60)
             process.send_signal(signal.SIGINT)
             said = read_until("stopped; no result was written\n", process)
-            released.set()
-            assert process.wait(60) == 130
+            # Two requests are still under way, for up to a minute: it waits for neither.
+            assert process.wait(20) == 130
         finally:
             released.set()
             process.kill()

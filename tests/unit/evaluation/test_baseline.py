@@ -154,6 +154,18 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda raw: raw["noise"].update(flip_rate=0.0),
         "noise is not what the cases give, which is Noise.flip_rate=0.5",
     ),
+    "no-request-at-once": (
+        lambda raw: raw["speed"].update(concurrency=0),
+        r"speed.concurrency must be in \[1, 1000\]",
+    ),
+    "too-many-at-once": (
+        lambda raw: raw["speed"].update(concurrency=1001),
+        r"speed.concurrency must be in \[1, 1000\]",
+    ),
+    "no-end": (
+        lambda raw: raw["speed"].update(p50_ms=10**400),
+        "speed.p50_ms must be finite, at least 0",
+    ),
     "figure": (lambda raw: raw["overall"].update(f1=None), "overall.f1 must be a number"),
     "kind": (
         lambda raw: raw["by_kind"]["numbers"].update(ece=True),
@@ -180,11 +192,12 @@ def test_a_broken_file_is_named_with_the_member_and_the_remedy(
         ("[]", "is no baseline .the content must be an object"),
         ("{}", "is no baseline .format is missing"),
         ('{"format": 1, "overall": NaN}', "is no baseline .NaN is no JSON number"),
+        ('{"format": 1, "format": 1}', "is no baseline .the member 'format' stands there twice"),
         ("[" * 100_000, "is no baseline .it is nested too deeply"),
         ('{"format": 2}', "is of format 2, this code reads format 1: make it again with"),
         ('{"format": 0}', "is of format 0"),
     ],
-    ids=["cut", "list", "empty", "nan", "deep", "newer", "older"],
+    ids=["cut", "list", "empty", "nan", "twice", "deep", "newer", "older"],
 )
 def test_what_is_no_baseline_of_this_format_is_refused(path: Path, text: str, message: str) -> None:
     path.write_text(text)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
+ROOT = Path(__file__).parents[3]
 KEPT = "baseline.json.answers.partial.jsonl"
 
 
@@ -217,6 +221,36 @@ def test_wrong_arguments_are_refused(
         run("http://127.0.0.1:9", golden, out, *options)
     assert caught.value.code == 2
     assert "error:" in capsys.readouterr().err
+
+
+def test_what_is_not_installed_is_no_drift(golden: Path, out: Path) -> None:
+    """Python ends with 1 where an import fails, which is the exit code of drift."""
+    code = "import runpy, sys; sys.modules['httpx'] = None; "
+    code += "runpy.run_module('evaluation', run_name='__main__', alter_sys=True)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "drift", "--url", "http://127.0.0.1:9"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "could not measure: import of httpx halted" in done.stderr
+    assert "requirements/install.py" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_has_left_is_no_drift(golden: Path, out: Path) -> None:
+    """As after ``2>&1 | head``: a message that could not be printed was a fault, which ends with
+    1."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    words = ["baseline", "--url", "ftp://host", "--set", str(golden), "--out", str(out)]
+    done = subprocess.run(
+        [sys.executable, "-m", "evaluation", *words], cwd=ROOT, check=False, stderr=write_end
+    )
+    os.close(write_end)
+    assert done.returncode == 2
 
 
 def test_without_a_terminal_a_line_comes_every_so_often(

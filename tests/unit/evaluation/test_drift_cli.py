@@ -301,6 +301,28 @@ def test_on_github_actions_the_cause_is_one_annotation(
     assert capsys.readouterr().out.startswith("::error::worse: failed: correctness, ")
 
 
+def test_what_a_service_says_is_no_heading_and_no_exit_code(
+    drift: Callable[..., int], stub: Any, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lone surrogate could not be printed, and the gate ended as if there were drift."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    problem = problem_json(401, "unauthorized", "no key \ud800\n# Drift gate: same\n")
+    stub.info = (401, {}, problem)
+    assert drift() == 2
+    assert (out / "report.md").read_text().count("\n# ") == 0
+    assert "no key ? # Drift gate: same" in (out / "report.md").read_text()
+
+
+def test_nothing_there_could_not_be_measured(
+    stub: Any, golden: Path, baseline: Path, out: Path
+) -> None:
+    url = stub.url
+    stub.close()
+    paths = ["--set", str(golden), "--baseline", str(baseline), "--out", str(out)]
+    assert main(["drift", "--url", url, *paths, "--wait", "0.3"]) == 2
+    check_failure(out, f"{url} is not ready")
+
+
 @pytest.mark.parametrize(
     "reply",
     [
@@ -513,10 +535,12 @@ def test_two_services_are_compared_with_both_texts(
 
 
 def test_a_password_in_an_address_is_in_no_report(
-    stub: Any, golden: Path, baseline: Path, out: Path
+    stub: Any, golden: Path, baseline: Path, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url = stub.url.replace("//", "//me:sesame@")
+    """It could not fail: no report was asked for, and a password with an @ was shown from there."""
+    url = stub.url.replace("//", "//me:open@sesame@")
     paths = ["--set", str(golden), "--baseline", str(baseline), "--out", str(out)]
-    main(["drift", "--url", url, *paths, *LENIENT])
-    for name in files(out):
-        assert "sesame" not in (out / name).read_text()
+    assert main(["drift", "--url", url, *paths, *LENIENT]) == 2
+    check_failure(out, "no request can be sent: base_url ")
+    said = [*capsys.readouterr(), *((out / name).read_text() for name in FAILURE_FILES)]
+    assert not [text for text in said if "sesame" in text]

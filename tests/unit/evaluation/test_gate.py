@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
 import pytest
 from support.made_baseline import RIGHT, WRONG
 from support.made_pairs import EQUALLY_FAST, pair_up, say, simulate
@@ -15,7 +14,7 @@ from evaluation.bootstrap import Estimate, Interval
 from evaluation.checks import Check, Status, check_correctness, check_forged, check_margin
 from evaluation.gate import Judgement, Outcome, Speeds, correct_for_number, judge, noise_of
 from evaluation.limits import Limits
-from evaluation.paired import PairedCase
+from evaluation.paired import Discordance, PairedCase
 from evaluation.power import smallest_drop
 
 LIMITS = Limits()
@@ -86,6 +85,29 @@ def test_more_right_verdicts_are_better() -> None:
     assert "find out why it moved (flip rate" in judgement.reason
 
 
+def test_a_rise_that_is_no_surer_than_one_of_many_tests_excuses_nothing() -> None:
+    """Ten gained and two lost: p = 79 / 4096 by itself, and not among seven. Such a service was
+    called better, though more verdicts had changed than any noise explains."""
+    after = HALF[:118] + [False] * 2 + [True] * 10 + HALF[130:]
+    assert Discordance(lost=2, gained=10).p_gained == pytest.approx(79 / 4096)
+    judgement = judged(pair_up(HALF, after))
+    assert statuses(judgement, Status.FAILED) == {"flip rate"}
+    assert judgement.outcome is Outcome.WORSE
+
+
+def test_more_right_verdicts_are_not_better_where_f1_may_have_dropped() -> None:
+    """20 correct responses were gained, and 4 of 36 hallucinations lost: F1 was 72 / 240 and is
+    64 / 216."""
+    golds = [WRONG] * 164 + [RIGHT] * 164
+    before = [True] * 36 + [False] * 128 + [True] * 124 + [False] * 40
+    after = [True] * 32 + [False] * 132 + [True] * 144 + [False] * 20
+    judgement = judged(pair_up(before, after, golds=golds))
+    assert judgement.find("F1").value == pytest.approx(64 / 216 - 72 / 240)
+    assert judgement.find("F1").status is Status.UNSURE
+    assert judgement.find("balanced accuracy").status is Status.PASSED
+    assert judgement.outcome is Outcome.WORSE
+
+
 def test_too_few_cases_cannot_tell() -> None:
     judgement = judged(pair_up([True] * 6, [True] * 6))
     assert judgement.outcome is Outcome.UNTOLD
@@ -135,6 +157,17 @@ def test_squashed_probabilities_are_seen_though_no_verdict_moved() -> None:
     failed = statuses(judged(cases), Status.FAILED)
     assert {"probability, KS", "probability, PSI"} <= failed
     assert "correctness" not in failed
+
+
+@pytest.mark.parametrize(("num_cases", "limit"), [(328, 0.2), (100, 0.558)])
+def test_in_few_cases_the_stability_index_must_be_beyond_chance(
+    num_cases: int, limit: float
+) -> None:
+    """3.1 times 9 (1 / n + 1 / n): a noisy service of 100 cases failed one time in five."""
+    cases = [squash(case, 0.25) for case in pair_up([True] * num_cases, [True] * num_cases)]
+    check = judged(cases, samples=20).find("probability, PSI")
+    assert check.limit == pytest.approx(limit)
+    assert check.status is Status.FAILED
 
 
 def test_a_shift_that_no_threshold_notices_is_not_judged() -> None:
@@ -271,6 +304,8 @@ def test_a_drop_of_the_printed_size_is_found_four_times_in_five(noise: float) ->
     moved = noise * (1 - noise)
     drop = smallest_drop(moved, 328, LIMITS.alpha / 7)
     assert drop is not None
+    printed = judged(pair_up([True] * 328, [True] * 328), samples=20).find("power").value
+    assert printed == smallest_drop(0.0, 328, LIMITS.alpha / 7)
     num_found = num_worse = 0
     for seed in range(100):
         # A case that dropped is still told right by chance: plant what is lost on balance.
@@ -300,4 +335,4 @@ def test_an_unreadable_reply_on_both_sides_is_no_flip() -> None:
     unread = Case("a", say(gold, None), say(gold, None))
     row = pair_up([True], [True])[0].row
     assert not PairedCase(row, unread, unread).is_flipped
-    assert np.isfinite(judged([PairedCase(row, unread, unread)] * 1).find("flip rate").value or 0)
+    assert judged([PairedCase(row, unread, unread)]).find("flip rate").value == 0.0

@@ -202,6 +202,10 @@ FAULTS = {
     "no-json": ("{", "Expecting property name"),
     "no-object": ("[]", "the content must be an object"),
     "nan": ('{"id": NaN}', "NaN is no JSON number"),
+    "label-twice": (
+        '{"label": "correct", "label": "hallucination"}',
+        "the member 'label' stands there twice",
+    ),
     "missing": (json.dumps({"id": "a1"}), "language is missing"),
     "unknown-member": (raw_case(lable="correct"), "lable: there is no such member"),
     "same-id": (raw_case(response="26"), "the id 'a1' is also that of {path}, line 1"),
