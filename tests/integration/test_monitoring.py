@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import httpx
 import pytest
@@ -30,7 +31,9 @@ def serving() -> Iterator[str]:
     settings = fake_settings(
         window_verdicts=100, window_min_verdicts=20, api_keys=KEY, open_metrics=False
     )
-    app = make_app(settings, weights=make_weights())
+    # The process is that of the tests, and older than any service that starts.
+    with mock.patch("service.lifecycle.process_age_s", return_value=0.0):
+        app = make_app(settings, weights=make_weights())
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", ws="none")
     server = uvicorn.Server(config)
     with socket.socket() as sock:
