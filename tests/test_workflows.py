@@ -192,7 +192,7 @@ def test_the_gate_installs_what_it_imports_and_the_locks_pin_it() -> None:
     }
     assert wanted <= pinned
     # Other commands may need more, and import it when they run.
-    begin = set(imports_of("evaluation/__main__.py", is_deferred_too=False))
+    begin = set(imports_of("evaluation/command_line.py", is_deferred_too=False))
     assert foreign_imports({*begin, "evaluation.drift_commands"}) == wanted
 
 

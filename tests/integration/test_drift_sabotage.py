@@ -137,7 +137,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
         relay = Relay(service, is_repeating=False)
         made = Measured(folder, relay, 0, {})
         paths = [f"--set={folder / 'golden.jsonl'}", f"--out={folder / 'baseline.json'}"]
-        assert main(["baseline", f"--url={relay.url}", *paths]) == 0
+        assert main(["baseline", f"--url={relay.url}", *paths, "--concurrency=16"]) == 0
         code = main(made.drift(relay.url, folder / "unchanged"))
     relay.is_repeating = True
     yield Measured(folder, relay, code, read_report(folder / "unchanged"))
@@ -293,16 +293,18 @@ def test_replies_cut_off_after_4_tokens_are_found(gate: Gate, tmp_path: Path) ->
 
 
 def test_a_changed_prompt_is_found(gate: Gate, tmp_path: Path) -> None:
-    """The chat template is no part of the contract's fingerprint, nor of the adapter's hash."""
+    """The chat template is no part of the contract's fingerprint, nor of the adapter's hash. This
+    one cuts the texts off after 120 characters."""
     folder = tmp_path / "weights"
     folder.mkdir()
     for path in resolve_weights(Settings(), lambda text: None).folder.iterdir():
         (folder / path.name).symlink_to(path)
     template = folder / "chat_template.jinja"
+    whole, cut = "message['content'] +", "message['content'][:(none if loop.first else 120)] +"
     text = template.read_text(encoding="utf-8")
+    assert text.count(whole) == 1
     template.unlink()
-    # The instructions are left out.
-    template.write_text(text.replace("in messages %}", "in messages[1:] %}"), encoding="utf-8")
+    template.write_text(text.replace(whole, cut), encoding="utf-8")
     with served(tmp_path, "--model", str(folder)) as relay:
         code, report = gate(relay)
     assert report["changes"] == []
